@@ -1,0 +1,7 @@
+"""rekappa re-runs the same Spark streaming app over any past window, and proves it before it publishes."""
+
+from rekappa.app import App
+from rekappa.errors import RekappaError
+
+__version__ = "0.1.0"
+__all__ = ["App", "RekappaError", "__version__"]

@@ -1,0 +1,95 @@
+"""What a user writes: an `App` and its jobs.
+
+    app = App("rmi")
+
+    @app.job
+    def plays(impressions: DataFrame, playbacks: DataFrame) -> DataFrame: ...
+
+Parameters are bound to sources by name, the result to the sink of the job's name. A job with several
+results declares their sinks and returns them by name:
+
+    @app.job(sinks=["plays", "rates"])
+    def both(impressions): return {"plays": ..., "rates": ...}
+
+The decorator returns the function unchanged: a job can be called, tested and moved like any other.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar, overload
+
+from rekappa.errors import AppError
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+Body = TypeVar("Body", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One streaming computation: which sources it reads, which outputs it makes."""
+
+    name: str
+    sources: tuple[str, ...]
+    outputs: tuple[str, ...]
+    body: Callable[..., Any]
+
+    @property
+    def doc(self) -> str:
+        return inspect.getdoc(self.body) or ""
+
+    def results(self, inputs: Mapping[str, DataFrame]) -> dict[str, DataFrame]:
+        """Call the job; answer one DataFrame per output name."""
+        made = self.body(*(inputs[name] for name in self.sources))
+        if not isinstance(made, Mapping):
+            if self.outputs != (self.name,):
+                raise AppError(
+                    f"Job {self.name!r} declares sinks {list(self.outputs)} but returned one {type(made).__name__}",
+                    hint="Return a dict with one DataFrame per declared sink.",
+                )
+            made = {self.name: made}
+        if set(made) != set(self.outputs):
+            raise AppError(
+                f"Job {self.name!r} returned {sorted(made)} but its sinks are {sorted(self.outputs)}",
+                hint="Declare every result with @app.job(sinks=[...]).",
+            )
+        return dict(made)
+
+
+class App:
+    """A named set of jobs. `rekappa.yaml` beside it says where its sources and sinks are."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._jobs: dict[str, Job] = {}
+
+    @property
+    def jobs(self) -> Mapping[str, Job]:
+        return dict(self._jobs)
+
+    @overload
+    def job(self, body: Body) -> Body: ...
+    @overload
+    def job(self, *, sinks: Sequence[str]) -> Callable[[Body], Body]: ...
+    def job(self, body: Body | None = None, *, sinks: Sequence[str] = ()) -> Body | Callable[[Body], Body]:
+        """Register a function as a job; with `sinks`, it returns a dict of results by these names."""
+        if body is not None:
+            return self._add(body, ())
+        return lambda function: self._add(function, tuple(sinks))
+
+    def _add(self, body: Body, sinks: tuple[str, ...]) -> Body:
+        name = body.__name__
+        if name in self._jobs:
+            raise AppError(f"App {self.name!r} has two jobs named {name!r}", hint="Rename one of the functions.")
+        parameters = inspect.signature(body).parameters.values()
+        odd = [p.name for p in parameters if p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
+        if odd or not parameters:
+            raise AppError(
+                f"Job {name!r} must name each source it reads as a parameter" + (f", not *{odd[0]}" if odd else "")
+            )
+        self._jobs[name] = Job(name, tuple(p.name for p in parameters), sinks or (name,), body)
+        return body

@@ -1,0 +1,1 @@
+"""Configuration: rekappa.yaml, the environment and --set, typed and explained."""

@@ -1,0 +1,241 @@
+"""What `rekappa.yaml` may say, typed. Unknown keys are refused."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, model_validator
+
+from rekappa.timeline import parse_duration
+
+Duration = Annotated[timedelta, BeforeValidator(lambda v: parse_duration(v) if isinstance(v, str) else v)]
+Names = Annotated[tuple[str, ...], BeforeValidator(lambda v: (v,) if isinstance(v, str) else v)]
+Option = str | int | float | bool | SecretStr
+
+
+class Model(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
+
+
+class Cluster(Model):
+    """A Kafka cluster. `bootstrap: stack` is the broker that `rekappa up` started."""
+
+    bootstrap: str = "stack"
+    region: str = "local"
+    options: dict[str, Option] = {}
+
+
+class Catalog(Model):
+    """An Iceberg catalog. `type: stack` is the local one in the project folder."""
+
+    type: Literal["stack", "jdbc", "rest", "hadoop", "hive", "glue"] = "stack"
+    uri: str | None = None
+    warehouse: str | None = None
+    options: dict[str, Option] = {}
+
+
+class KafkaCandidate(Model):
+    """Live events. Several clusters, one per region, may stand behind one source."""
+
+    type: Literal["kafka"]
+    cluster: Names = ("main",)
+    topic: str
+    starting: Literal["earliest", "latest"] = "earliest"
+    max_records_per_batch: int | None = Field(None, gt=0)
+
+
+class IcebergCandidate(Model):
+    """The archive: read over a window by a backfill or, with `follow`, continuously."""
+
+    type: Literal["iceberg"]
+    table: str
+    max_misalignment: Duration = timedelta(minutes=15)
+    follow: bool = False
+
+
+class HiveCandidate(Model):
+    """A Hive table that holds past events; `where` may name its partition columns."""
+
+    type: Literal["hive"]
+    database: str
+    table: str
+    where: str | None = None
+    max_misalignment: Duration = timedelta(minutes=15)
+
+
+Candidate = Annotated[KafkaCandidate | IcebergCandidate | HiveCandidate, Field(discriminator="type")]
+
+
+class SchemaFile(Model):
+    """An Avro schema (.avsc) or Spark DDL (.ddl) beside rekappa.yaml."""
+
+    file: str
+
+
+class Source(Model):
+    schema_: str | SchemaFile = Field(alias="schema")
+    format: Literal["json", "avro"] = "json"
+    event_time: str
+    selected: str = "live"
+    candidates: dict[str, Candidate] = Field(min_length=1)
+
+
+class SinkBase(Model):
+    """What all sinks share. `job` is the output it takes: its own name unless told otherwise."""
+
+    job: str | None = None
+    key: Names = ()
+    event_time: str | None = None
+    max_rows_per_second: float | None = Field(None, gt=0)
+
+
+class ConsoleSink(SinkBase):
+    type: Literal["console"]
+    rows: int = Field(20, ge=0)
+
+
+class NullSink(SinkBase):
+    type: Literal["null"]
+
+
+class ParquetSink(SinkBase):
+    type: Literal["parquet"]
+    path: str
+
+
+class IcebergSink(SinkBase):
+    type: Literal["iceberg"]
+    table: str
+    mode: Literal["append", "upsert"] = "append"
+    partition_by: Names = ()
+
+    @model_validator(mode="after")
+    def _upsert_needs_key(self) -> IcebergSink:
+        if self.mode == "upsert" and not self.key:
+            raise ValueError("mode: upsert needs a key, for example  key: [id]")
+        return self
+
+
+class HiveSink(SinkBase):
+    type: Literal["hive"]
+    database: str
+    table: str
+    partition_by: Names
+
+
+class KafkaSink(SinkBase):
+    type: Literal["kafka"]
+    cluster: str = "main"
+    topic: str
+
+
+class KeyedSink(SinkBase):
+    """A sink that upserts by key into a service."""
+
+    @model_validator(mode="after")
+    def _needs_key(self) -> KeyedSink:
+        if not self.key:
+            raise ValueError("this sink upserts and needs a key, for example  key: [id]")
+        return self
+
+
+class PostgresSink(KeyedSink):
+    type: Literal["postgres"]
+    host: str = "127.0.0.1"
+    port: int = 5432
+    database: str
+    table: str
+    user: str | None = None
+    password: SecretStr | None = None
+
+
+class CassandraSink(KeyedSink):
+    type: Literal["cassandra"]
+    hosts: Names = ("127.0.0.1",)
+    port: int = 9042
+    keyspace: str
+    table: str
+    user: str | None = None
+    password: SecretStr | None = None
+
+
+class OpenSearchSink(KeyedSink):
+    """OpenSearch, and Elasticsearch through its compatible API."""
+
+    type: Literal["opensearch"]
+    url: str
+    index: str
+    user: str | None = None
+    password: SecretStr | None = None
+
+
+Sink = Annotated[
+    ConsoleSink | NullSink | ParquetSink | IcebergSink | HiveSink | KafkaSink | PostgresSink | CassandraSink
+    | OpenSearchSink,
+    Field(discriminator="type"),
+]  # fmt: skip
+
+
+class Archive(Model):
+    """How the router writes: one Iceberg table per source's iceberg candidate."""
+
+    trigger: Duration = timedelta(minutes=1)
+    max_records_per_batch: int | None = Field(None, gt=0)
+    target_file_size_mb: int = Field(128, gt=0)
+    dead_letters: str | None = None
+    evolve: bool = True
+
+
+class Prices(Model):
+    """Dollars; the defaults are list prices of one public cloud, to be replaced by yours."""
+
+    currency: str = "USD"
+    kafka_gb_month: float = Field(0.10, ge=0)
+    kafka_replication: int = Field(3, ge=1)
+    archive_gb_month: float = Field(0.023, ge=0)
+
+
+class Profile(Model):
+    """Settings of one kind of run. Every key that starts with `spark.` goes to Spark as it is."""
+
+    master: str = "local[*]"
+    trigger: Duration | None = None
+    max_rows_per_second: float | None = Field(None, gt=0)
+    spark: dict[str, Option] = {}
+
+    @model_validator(mode="before")
+    @classmethod
+    def _collect_spark(cls, value: Any) -> Any:
+        if not isinstance(value, dict):
+            return value
+        loose = {key: setting for key, setting in value.items() if str(key).startswith("spark.")}
+        rest = {key: setting for key, setting in value.items() if key not in loose}
+        return {**rest, "spark": {**loose, **(rest.get("spark") or {})}}
+
+
+class Profiles(Model):
+    live: Profile = Profile()
+    backfill: Profile = Profile()
+    archive: Profile = Profile()
+
+
+class AppConfig(Model):
+    """One app's whole configuration."""
+
+    app: str = Field(pattern=r"^[a-z][a-z0-9_-]*$")
+    entry: str = "app.py"
+    clusters: dict[str, Cluster] = {"main": Cluster()}
+    catalogs: dict[str, Catalog] = {"lake": Catalog()}
+    sources: dict[str, Source] = Field(min_length=1)
+    sinks: dict[str, Sink] = Field(min_length=1)
+    archive: Archive = Archive()
+    profiles: Profiles = Profiles()
+    prices: Prices = Prices()
+    staging_retention: Duration = timedelta(days=7)
+
+    def cluster(self, name: str) -> Cluster:
+        return self.clusters[name]
+
+    def default_catalog(self) -> str:
+        return next(iter(self.catalogs))

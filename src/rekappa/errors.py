@@ -1,0 +1,72 @@
+"""Every error that rekappa raises on purpose.
+
+    RekappaError
+    ├── ConfigError       rekappa.yaml, environment or --set is wrong
+    ├── AppError          the app's code does not fit its configuration
+    ├── SetupError        Java, jars or an optional package is missing
+    ├── StackError        the local broker or catalog
+    ├── SourceError       a source can't be read
+    ├── SinkError         a sink can't be written, staged or published
+    ├── ArchiveError      the archive is missing, incomplete or damaged
+    ├── PlanError         a window that can't be planned
+    ├── RunError          a run that can't be started, found or continued
+    ├── ValidationError   staging and production can't be compared
+    └── PublishError      publishing or undoing was refused
+
+A message says what was wrong, with the value; `hint` names the next thing to do.
+"""
+
+from __future__ import annotations
+
+
+class RekappaError(Exception):
+    """The root: catch this one to catch them all."""
+
+    def __init__(self, message: str, *, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+
+class ConfigError(RekappaError):
+    """rekappa.yaml, the environment or an override is wrong."""
+
+
+class AppError(RekappaError):
+    """The app's code does not fit its configuration."""
+
+
+class SetupError(RekappaError):
+    """Java, a jar or an optional package is missing."""
+
+
+class StackError(RekappaError):
+    """The local broker or catalog can't be started, found or stopped."""
+
+
+class SourceError(RekappaError):
+    """A source can't be read."""
+
+
+class SinkError(RekappaError):
+    """A sink can't be written, staged or published."""
+
+
+class ArchiveError(RekappaError):
+    """The archive is missing, incomplete or damaged."""
+
+
+class PlanError(RekappaError):
+    """A window, mode or region that can't be planned."""
+
+
+class RunError(RekappaError):
+    """A run that can't be started, found or continued."""
+
+
+class ValidationError(RekappaError):
+    """Staging and production can't be compared."""
+
+
+class PublishError(RekappaError):
+    """Publishing or undoing was refused."""

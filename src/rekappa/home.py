@@ -1,0 +1,54 @@
+"""The project folder `.rekappa`: everything that rekappa keeps on this machine.
+
+`REKAPPA_HOME` names it; without that it is the nearest `.rekappa` at or above the current folder,
+or a new one in the current folder.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class Home:
+    root: Path
+
+    @classmethod
+    def locate(cls, start: Path | None = None) -> Home:
+        named = os.environ.get("REKAPPA_HOME")
+        if named:
+            return cls(Path(named).resolve())
+        here = (start or Path.cwd()).resolve()
+        for folder in (here, *here.parents):
+            if (folder / ".rekappa").is_dir():
+                return cls(folder / ".rekappa")
+        return cls(here / ".rekappa")
+
+    @property
+    def stack(self) -> Path:
+        """The broker's data, configuration, log and `stack.json`."""
+        return self.root / "stack"
+
+    @property
+    def catalog(self) -> Path:
+        """The SQLite file of the local Iceberg catalog, shared by Spark and PyIceberg."""
+        return self.root / "catalog.db"
+
+    @property
+    def warehouse(self) -> Path:
+        return self.root / "warehouse"
+
+    @property
+    def store(self) -> Path:
+        """The run store."""
+        return self.root / "runs.db"
+
+    @property
+    def logs(self) -> Path:
+        return self.root / "logs"
+
+    def checkpoint(self, app: str, run: str) -> Path:
+        """Where one run keeps its checkpoints, plan and control files. Never shared between runs."""
+        return self.root / "checkpoints" / app / run

@@ -1,0 +1,1 @@
+"""The Java side: which Java, which jars."""

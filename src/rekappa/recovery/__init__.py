@@ -1,0 +1,1 @@
+"""Publishing a backfill, undoing it, cleaning up after it."""

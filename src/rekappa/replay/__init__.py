@@ -1,0 +1,1 @@
+"""Reading past events in an order the job can trust."""

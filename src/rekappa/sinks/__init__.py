@@ -1,0 +1,1 @@
+"""Where results go, and how each place takes a re-run."""

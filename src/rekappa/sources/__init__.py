@@ -1,0 +1,1 @@
+"""Where events come from: every source yields the same record shape."""

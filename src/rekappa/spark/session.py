@@ -1,0 +1,72 @@
+"""Starting Spark for an app: its catalogs, its profile, our jars."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING
+
+from rekappa.config.model import AppConfig, Catalog, Option
+from rekappa.home import Home
+from rekappa.jvm.jars import jars
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+DEFAULTS: dict[str, str] = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
+    "spark.sql.shuffle.partitions": "4",
+    "spark.sql.streaming.minBatchesToRetain": "10000",
+}
+
+
+def plain(value: Option) -> str:
+    """A setting as Spark wants it written; secrets are revealed only here."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value) if isinstance(value, str | int | float) else value.get_secret_value()
+
+
+def catalog_settings(name: str, catalog: Catalog, home: Home) -> dict[str, str]:
+    """Spark's properties for one Iceberg catalog."""
+    prefix = f"spark.sql.catalog.{name}"
+    settings = {prefix: "org.apache.iceberg.spark.SparkCatalog"}
+    if catalog.type == "stack":
+        home.warehouse.mkdir(parents=True, exist_ok=True)
+        settings |= {
+            f"{prefix}.type": "jdbc",
+            f"{prefix}.uri": f"jdbc:sqlite:{home.catalog}",
+            f"{prefix}.jdbc.schema-version": "V1",
+            f"{prefix}.warehouse": catalog.warehouse or home.warehouse.as_uri(),
+        }
+    else:
+        settings[f"{prefix}.type"] = catalog.type
+        if catalog.uri:
+            settings[f"{prefix}.uri"] = catalog.uri
+        if catalog.warehouse:
+            settings[f"{prefix}.warehouse"] = catalog.warehouse
+    return settings | {f"{prefix}.{key}": plain(value) for key, value in catalog.options.items()}
+
+
+def open_session(config: AppConfig, profile: str, home: Home, **overrides: str) -> SparkSession:
+    """Start (or reuse) Spark under one profile of the app."""
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    from pyspark.sql import SparkSession
+
+    chosen = getattr(config.profiles, profile)
+    settings = dict(DEFAULTS)
+    for name, catalog in config.catalogs.items():
+        settings |= catalog_settings(name, catalog, home)
+    settings |= {key: plain(value) for key, value in chosen.spark.items()}
+    settings |= overrides
+    settings["spark.jars"] = ",".join(str(jar) for jar in jars("spark"))
+    builder = SparkSession.builder.appName(f"rekappa {config.app} {profile}").master(chosen.master)
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    spark = builder.getOrCreate()
+    spark.sparkContext.setLogLevel("ERROR")
+    return spark

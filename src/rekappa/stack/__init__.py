@@ -1,0 +1,1 @@
+"""The local Kafka broker and catalog for the demo, development and tests."""

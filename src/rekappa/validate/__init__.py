@@ -1,0 +1,1 @@
+"""Comparing staging with production, and saying why they differ."""
