@@ -1,0 +1,89 @@
+"""A run: one execution of an app, live, backfill or archive, with everything that is known of it."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Any
+
+
+class Kind(StrEnum):
+    LIVE = "live"
+    BACKFILL = "backfill"
+    ARCHIVE = "archive"
+
+
+class State(StrEnum):
+    """Where a run is. A run is in exactly one; only the last three are the end of it."""
+
+    CREATED = "created"
+    RUNNING = "running"
+    PAUSED = "paused"
+    STOPPED = "stopped"
+    FAILED = "failed"
+    DIED = "died"
+    FINISHED = "finished"
+    CANCELLED = "cancelled"
+
+    @property
+    def going(self) -> bool:
+        """A process is at work on it."""
+        return self in (State.RUNNING, State.PAUSED)
+
+    @property
+    def resumable(self) -> bool:
+        return self in (State.CREATED, State.STOPPED, State.FAILED, State.DIED)
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """`spec` is what was asked for and never changes; `progress` is the newest that was seen.
+
+    `validation` and `publication` are written by `rekappa validate`, `publish` and `undo`.
+    """
+
+    id: str
+    app: str
+    kind: Kind
+    folder: str
+    state: State = State.CREATED
+    created: datetime = field(default_factory=lambda: datetime.now(UTC))
+    started: datetime | None = None
+    ended: datetime | None = None
+    pid: int | None = None
+    process: str | None = None
+    spec: Mapping[str, Any] = field(default_factory=dict)
+    progress: Mapping[str, Any] = field(default_factory=dict)
+    validation: Mapping[str, Any] | None = None
+    publication: Mapping[str, Any] | None = None
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """Where one topic of one source stood at the end of a micro-batch: the next offset of each partition."""
+
+    source: str
+    region: str
+    topic: str
+    ends: Mapping[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """One committed micro-batch of one query. Number -1 is the position before the first."""
+
+    run: str
+    query: str
+    number: int
+    positions: tuple[Position, ...]
+    watermark: datetime | None
+    committed: datetime
+
+
+def new_run_id(kind: Kind) -> str:
+    """Sorts by time, says what it is, and is a legal part of a table's name."""
+    return f"{kind}_{datetime.now(UTC):%Y%m%d_%H%M%S}_{secrets.token_hex(2)}"
