@@ -1,0 +1,175 @@
+"""The local Kafka broker: one KRaft process under the project folder.
+
+    state = up(home)        # running when this returns; a second call changes nothing
+    status(home)            # the same state, or None
+    down(home)              # stopped; data, ports and logs stay for the next `up`
+
+Whatever ended the last broker (a clean stop, kill -9, a reboot), `up` starts from the data it left.
+"""
+
+from __future__ import annotations
+
+import base64
+import fcntl
+import socket
+import subprocess
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from rekappa.errors import StackError
+from rekappa.home import Home
+from rekappa.jvm.jars import jars
+from rekappa.jvm.java import java
+from rekappa.stack.process import Process, detach
+from rekappa.stack.settings import server_properties
+from rekappa.stack.state import Record, StackState, read_record, stack_state, write_record
+
+START_PATIENCE = timedelta(seconds=90)
+STOP_PATIENCE = timedelta(seconds=20)
+_JVM = ("-Xms64m", "-Xmx512m", "-XX:+UseSerialGC", "-Djava.awt.headless=true")
+
+
+def up(home: Home) -> StackState:
+    """Start the broker unless it runs. When this returns, clients can connect."""
+    with _alone(home):
+        record = read_record(home) or Record(port=0, controller_port=0, cluster=_cluster_id())
+        running = record.running()
+        if running:
+            return running
+        record = replace(record, process=None, started=None)
+        port = _free_port(record.port)
+        record = replace(record, port=port, controller_port=_free_port(record.controller_port, but=port))
+        _configure(home, record)
+        log = _log(home)
+        process = detach([java(), *_JVM, *_class_path(home), "kafka.Kafka", _properties(home)], log)
+        record = replace(record, process=process, started=datetime.now(UTC))
+        write_record(home, record)
+        try:
+            _wait_until_ready(record.bootstrap, process, log)
+        except BaseException:
+            process.stop(STOP_PATIENCE)
+            write_record(home, replace(record, process=None, started=None))
+            raise
+        return StackState(record.bootstrap, process.pid, record.started or datetime.now(UTC))
+
+
+def down(home: Home) -> bool:
+    """Stop the broker and wait for its end; data, ports and logs stay. Says whether one was running."""
+    if not home.stack.is_dir():
+        return False
+    with _alone(home):
+        record = read_record(home)
+        if record is None:
+            return False
+        was_running = record.running() is not None
+        if record.process and was_running:
+            record.process.stop(STOP_PATIENCE)
+        write_record(home, replace(record, process=None, started=None))
+        return was_running
+
+
+def status(home: Home) -> StackState | None:
+    """The running broker, or None."""
+    return stack_state(home)
+
+
+@contextmanager
+def _alone(home: Home) -> Iterator[None]:
+    """One `up` or `down` at a time per project."""
+    home.stack.mkdir(parents=True, exist_ok=True)
+    with (home.stack / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _properties(home: Home) -> Path:
+    return home.stack / "server.properties"
+
+
+def _log(home: Home) -> Path:
+    """Where the broker's outputs go; the log of the start before is kept beside it."""
+    home.logs.mkdir(parents=True, exist_ok=True)
+    log = home.logs / "broker.log"
+    if log.exists():
+        log.replace(log.with_suffix(".previous.log"))
+    return log
+
+
+def _class_path(home: Home) -> list[str]:
+    folders = sorted({jar.parent for jar in jars("broker")})
+    return ["-cp", ":".join(f"{folder}/*" for folder in folders)]
+
+
+def _configure(home: Home, record: Record) -> None:
+    """Write the configuration, and format the data folder if it was never formatted."""
+    data = home.stack / "kafka"
+    properties = _properties(home)
+    properties.write_text(server_properties(record.port, record.controller_port, data))
+    if (data / "meta.properties").exists():
+        return
+    command = [java(), *_JVM, *_class_path(home), "kafka.tools.StorageTool", "format"]
+    formatted = subprocess.run(
+        [*command, "-t", record.cluster, "-c", properties], capture_output=True, text=True, check=False
+    )
+    if formatted.returncode:
+        raise StackError(
+            f"Cannot format the broker's data folder {data}: {(formatted.stderr or formatted.stdout).strip()}",
+            hint=f"remove {home.stack} to start with an empty stack",
+        )
+    write_record(home, record)
+
+
+def _cluster_id() -> str:
+    return base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+
+
+def _free_port(wanted: int, but: int = 0) -> int:
+    """`wanted` if nobody listens there, or else one the system has free; never `but`."""
+    for port in (wanted, 0, 0):
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            found: int = probe.getsockname()[1]
+            if found != but:
+                return found
+    raise StackError("Cannot find a free port on 127.0.0.1")
+
+
+def _wait_until_ready(bootstrap: str, process: Process, log: Path) -> None:
+    """Return once the broker answers a client; refuse when it ends or takes too long."""
+    deadline = time.monotonic() + START_PATIENCE.total_seconds()
+    while process.alive():
+        if _answers(bootstrap):
+            return
+        if time.monotonic() > deadline:
+            raise StackError(
+                f"Cannot start the broker: it did not answer on {bootstrap} within {START_PATIENCE.seconds} s",
+                hint=f"its log is {log}",
+            )
+        time.sleep(0.1)
+    lines = log.read_text(errors="replace").splitlines() if log.exists() else []
+    last = "\n".join(lines[-5:]) or "it wrote nothing"
+    raise StackError(f"Cannot start the broker: it ended at once:\n{last}", hint=f"its log is {log}")
+
+
+def _answers(bootstrap: str) -> bool:
+    host, _, port = bootstrap.partition(":")
+    try:
+        socket.create_connection((host, int(port)), timeout=1).close()
+    except OSError:
+        return False
+    from confluent_kafka import KafkaException
+    from confluent_kafka.admin import AdminClient
+
+    try:
+        return bool(AdminClient({"bootstrap.servers": bootstrap, "log_level": 0}).list_topics(timeout=2).brokers)
+    except KafkaException:
+        return False
