@@ -1,0 +1,80 @@
+"""Events from the archive: over a stretch of ingestion time, or followed as commits land."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from rekappa.config.model import IcebergCandidate
+from rekappa.errors import SourceError
+from rekappa.record import INGESTION, METADATA, REGION
+from rekappa.sources.decode import metadata_type, nullable
+from rekappa.timeline import Window
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+
+def read_archive(
+    spark: SparkSession,
+    candidate: IcebergCandidate,
+    payload: StructType,
+    reads: Window | None,
+    regions: Sequence[str],
+    columns: Sequence[str] | None,
+) -> DataFrame:
+    """A batch of the archive. Time, regions and columns are pushed into Iceberg's scan."""
+    return shaped(narrowed(_existing(spark, candidate.table), reads, regions), payload, columns)
+
+
+def follow_archive(spark: SparkSession, candidate: IcebergCandidate, payload: StructType) -> DataFrame:
+    """A stream of the archive's appends as they land; compaction adds nothing to it."""
+    _existing(spark, candidate.table)
+    options = {"streaming-skip-overwrite-snapshots": "true", "streaming-skip-delete-snapshots": "true"}
+    stream = spark.readStream.format("iceberg").options(**options).load(candidate.table)
+    return shaped(stream, payload, None)
+
+
+def narrowed(rows: DataFrame, reads: Window | None, regions: Sequence[str]) -> DataFrame:
+    """Only rows ingested in [start, end), of these regions (all, if none is named)."""
+    from pyspark.sql import functions as F
+
+    if reads is not None:
+        rows = rows.where((F.col(INGESTION) >= F.lit(reads.start)) & (F.col(INGESTION) < F.lit(reads.end)))
+    if regions:
+        rows = rows.where(F.col(REGION).isin(list(regions)))
+    return rows
+
+
+def shaped(rows: DataFrame, payload: StructType, columns: Sequence[str] | None) -> DataFrame:
+    """Exactly the record's columns: a field that the table does not have yet is null, one that only it has is
+    left out. `columns` names the payload columns to keep, None all; `__metadata__` is always there."""
+    from pyspark.sql import functions as F
+
+    present = {field.name: field for field in rows.schema.fields}
+    made = []
+    for field in payload.fields:
+        if columns is not None and field.name not in columns:
+            continue
+        if field.name not in present:
+            made.append(F.lit(None).cast(field.dataType).alias(field.name))
+        elif nullable(present[field.name].dataType) != field.dataType:
+            made.append(F.col(field.name).cast(field.dataType).alias(field.name))
+        else:
+            made.append(F.col(field.name).alias(field.name, metadata={}))
+    kept = F.col(METADATA)
+    if present[METADATA].dataType != metadata_type():
+        kept = kept.cast(metadata_type()).alias(METADATA)
+    return rows.select(*made, kept)
+
+
+def _existing(spark: SparkSession, table: str) -> DataFrame:
+    from pyspark.errors import AnalysisException
+
+    try:
+        return spark.table(table)
+    except AnalysisException:
+        raise SourceError(
+            f"Cannot read archive table {table!r}: it does not exist", hint="Fill it first: rekappa archive run APP"
+        ) from None

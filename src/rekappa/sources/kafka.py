@@ -1,0 +1,98 @@
+"""Live events from one Kafka cluster, or from several, one per region."""
+
+from __future__ import annotations
+
+from functools import reduce
+from typing import TYPE_CHECKING
+
+from rekappa.config.model import AppConfig, KafkaCandidate, Source
+from rekappa.errors import SourceError
+from rekappa.home import Home
+from rekappa.record import METADATA
+from rekappa.sources.decode import DECODED, decode, is_event, metadata_type, payload_type
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+
+def bootstrap(config: AppConfig, cluster_name: str, home: Home) -> str:
+    """The cluster's address; `stack` is the broker that `rekappa up` started."""
+    if cluster_name not in config.clusters:
+        raise SourceError(
+            f"Cannot find cluster {cluster_name!r}", hint=f"Clusters in rekappa.yaml: {', '.join(config.clusters)}."
+        )
+    address = config.cluster(cluster_name).bootstrap
+    if address != "stack":
+        return address
+    from rekappa.stack.state import stack_state
+
+    state = stack_state(home)
+    if state is None:
+        raise SourceError(
+            f"Cannot reach cluster {cluster_name!r}: the local stack is not running", hint="Start it: rekappa up"
+        )
+    return state.bootstrap
+
+
+def cluster_options(config: AppConfig, cluster_name: str, home: Home) -> dict[str, str]:
+    """Spark's Kafka options for one cluster: its address and client settings, secrets revealed."""
+    from rekappa.spark.session import plain
+
+    options = {"kafka.bootstrap.servers": bootstrap(config, cluster_name, home)}
+    for key, value in config.cluster(cluster_name).options.items():
+        options[key if key.startswith("kafka.") else f"kafka.{key}"] = plain(value)
+    return options
+
+
+def client_options(config: AppConfig, cluster_name: str, home: Home) -> dict[str, str]:
+    """The same cluster for confluent-kafka's clients."""
+    options = cluster_options(config, cluster_name, home)
+    return {key.removeprefix("kafka."): value for key, value in options.items()}
+
+
+def messages(
+    spark: SparkSession,
+    config: AppConfig,
+    home: Home,
+    candidate: KafkaCandidate,
+    *,
+    starting: str | None = None,
+    max_records: int | None = None,
+) -> DataFrame:
+    """The stream of raw messages of all clusters: Kafka's columns with headers, and `region`."""
+    from pyspark.sql import DataFrame
+    from pyspark.sql import functions as F
+
+    limit = max_records or candidate.max_records_per_batch
+    streams = []
+    for name in candidate.cluster:
+        reader = spark.readStream.format("kafka").options(**cluster_options(config, name, home))
+        reader = reader.option("subscribe", candidate.topic).option("includeHeaders", "true")
+        reader = reader.option("startingOffsets", starting or candidate.starting)
+        if limit:
+            reader = reader.option("maxOffsetsPerTrigger", str(max(1, limit // len(candidate.cluster))))
+        streams.append(reader.load().withColumn("region", F.lit(config.cluster(name).region)))
+    return reduce(DataFrame.unionByName, streams)
+
+
+def metadata() -> Column:
+    """`__metadata__` from Kafka's columns, nullable like everything in the record."""
+    from pyspark.sql import functions as F
+
+    names = {"kafka_ingestion_ts": "timestamp"}
+    fields = [F.col(names.get(f.name, f.name)).cast(f.dataType).alias(f.name) for f in metadata_type().fields]
+    # A struct is never null; inside a condition it may be, which makes the column nullable as it is elsewhere.
+    return F.when(F.lit(True), F.struct(*fields).cast(metadata_type())).alias(METADATA)
+
+
+def records(raw: DataFrame, source: Source, folder: Path) -> DataFrame:
+    """Events in the record shape; what can't be decoded is left out."""
+    from pyspark.sql import functions as F
+
+    payload = payload_type(source, folder)
+    value = F.col("value")
+    read = raw.select("value", metadata(), decode(source, folder, value, payload).alias(DECODED))
+    events = read.where(is_event(value, F.col(DECODED)))
+    return events.select(*[F.col(DECODED)[name].alias(name) for name in payload.names], METADATA)
