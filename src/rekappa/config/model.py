@@ -19,11 +19,19 @@ class Model(BaseModel):
 
 
 class Cluster(Model):
-    """A Kafka cluster. `bootstrap: stack` is the broker that `rekappa up` started."""
+    """A Kafka cluster. `bootstrap: stack` is the broker that `rekappa up` started.
+
+    `topic_prefix` serves clusters that hold mirrored topics under other names, such as `eu.plays`.
+    """
 
     bootstrap: str = "stack"
     region: str = "local"
+    topic_prefix: str = ""
     options: dict[str, Option] = {}
+
+    def topic(self, name: str) -> str:
+        """The topic's name on this cluster."""
+        return self.topic_prefix + name
 
 
 class Catalog(Model):

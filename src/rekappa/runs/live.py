@@ -1,0 +1,215 @@
+"""The live run: the selected candidates through the jobs into the sinks, until told to stop."""
+
+from __future__ import annotations
+
+import math
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from rekappa.app import App
+from rekappa.config.bind import Query, queries
+from rekappa.config.load import Loaded
+from rekappa.errors import AppError, RunError
+from rekappa.home import Home
+from rekappa.runs.batches import Feed, feeds, record_batches
+from rekappa.runs.queries import AVAILABLE_NOW, ProgressReader, QueryProgress, StopBetweenBatches, start_query
+from rekappa.runs.record import Kind, Run, State, new_run_id
+from rekappa.runs.store import RunStore
+from rekappa.sinks.registry import open_sink
+from rekappa.sources.open import open_stream
+from rekappa.spark.session import open_session
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+TRIGGER = timedelta(seconds=10)
+"""How often a live query looks for new events, unless the profile says otherwise."""
+KEEP_CHECKPOINTS = timedelta(days=3)
+"""How far back a live run can be rewound, unless spark.sql.streaming.minBatchesToRetain says otherwise."""
+LOOK = 0.3
+
+OnProgress = Callable[[list[QueryProgress]], None]
+
+
+@dataclass(frozen=True, slots=True)
+class _Started:
+    query: Query
+    reader: ProgressReader
+    feeds: tuple[Feed, ...]
+
+
+def choose_run(store: RunStore, loaded: Loaded, *, fresh: bool) -> Run:
+    """The app's live run to continue, or a new one. Refuses while one is going."""
+    config = loaded.config
+    selected = {name: source.selected for name, source in config.sources.items()}
+    earlier = store.runs(config.app, Kind.LIVE)
+    going = [run for run in earlier if run.state.going]
+    if going:
+        raise RunError(
+            f"Cannot run {config.app!r}: live run {going[0].id} is going in process {going[0].pid}",
+            hint=f"`rekappa stop {going[0].id}` stops it.",
+        )
+    last = next((run for run in earlier if run.state.resumable), None)
+    if last is None or fresh:
+        spec = {"selected": selected}
+        run = Run(id=new_run_id(Kind.LIVE), app=config.app, kind=Kind.LIVE, folder=str(loaded.folder), spec=spec)
+        return store.create(run)
+    if last.spec.get("selected") != selected:
+        raise RunError(
+            f"Cannot continue live run {last.id}: it read {last.spec.get('selected')}, now {selected} is selected",
+            hint="Select the same candidates, or start over with `--fresh` (new checkpoints, no state).",
+        )
+    return last
+
+
+def run_live(
+    loaded: Loaded,
+    app: App,
+    home: Home,
+    *,
+    available_now: bool = False,
+    fresh: bool = False,
+    on_start: Callable[[Run], None] = lambda run: None,
+    on_progress: OnProgress = lambda progress: None,
+) -> Run:
+    """Run until stopped (Ctrl-C, SIGTERM) or, with `available_now`, until caught up.
+
+    Stopped or killed, the same call continues where the checkpoint is; no event is lost or doubled.
+    """
+    store = RunStore.open(home)
+    run = store.claim(choose_run(store, loaded, fresh=fresh).id)
+    stop = threading.Event()
+    try:
+        on_start(run)
+        trigger = loaded.config.profiles.live.trigger or TRIGGER
+        with _stopping_on_signals(stop):
+            spark = open_session(loaded.config, "live", home, **_retention(loaded, trigger))
+            started = _start(spark, loaded, app, home, run, AVAILABLE_NOW if available_now else trigger, stop)
+            _watch(store, run, home, started, stop, on_progress)
+    except BaseException as error:
+        store.end(run.id, State.FAILED, error=str(error))
+        raise
+    return store.end(run.id, State.STOPPED)
+
+
+def _retention(loaded: Loaded, trigger: timedelta) -> dict[str, str]:
+    key = "spark.sql.streaming.minBatchesToRetain"
+    if key in loaded.config.profiles.live.spark:
+        return {}
+    batches = math.ceil(KEEP_CHECKPOINTS / max(trigger, timedelta(milliseconds=100)))
+    return {key: str(max(100, batches))}
+
+
+def _start(
+    spark: SparkSession, loaded: Loaded, app: App, home: Home, run: Run, trigger: timedelta, stop: threading.Event
+) -> list[_Started]:
+    """Build every query and prepare every sink before the first one starts."""
+    config = loaded.config
+    built = []
+    for job in app.jobs.values():
+        inputs = {name: open_stream(spark, loaded, home, name) for name in job.sources}
+        results = job.results(inputs)
+        for query in queries(config, app):
+            if query.job == job.name:
+                rows = results[query.output]
+                sink = open_sink(query.sink, config, home)
+                sink.prepare(spark, rows.schema)
+                built.append((query, rows, sink, feeds(config, job)))
+    started = []
+    for query, rows, sink, order in built:
+        checkpoint = home.checkpoint(config.app, run.id) / query.name
+        checkpoint.mkdir(parents=True, exist_ok=True)
+        try:
+            handle = start_query(rows, sink, run.id, query.name, checkpoint, trigger, stop)
+        except Exception as error:
+            if type(error).__name__ != "AnalysisException":
+                raise
+            message = str(error).split(";\n", 1)[0]
+            raise AppError(f"Cannot stream job {query.job!r} into sink {query.sink!r}: {message}") from error
+        started.append(_Started(query, ProgressReader(query.name, handle), order))
+    return started
+
+
+def _watch(
+    store: RunStore, run: Run, home: Home, started: list[_Started], stop: threading.Event, on_progress: OnProgress
+) -> None:
+    """Report and record until every query has ended; one that fails ends the others."""
+    failure: Exception | None = None
+    while any(one.reader.query.isActive for one in started):
+        for one in started:
+            if one.reader.query.isActive:
+                one.reader.query.awaitTermination(LOOK) if not stop.is_set() else _wait_for_stop(one)
+            failure = failure or _failure(one)
+        if failure:
+            stop.set()
+        _report(store, run, home, started, on_progress)
+    _report(store, run, home, started, on_progress)
+    failure = failure or next((found for one in started if (found := _failure(one))), None)
+    if failure:
+        raise failure
+
+
+def _wait_for_stop(one: _Started) -> None:
+    """Let the batch at work commit; a query that waits for events has none and is stopped at once."""
+    try:
+        if not one.reader.query.status["isTriggerActive"]:
+            one.reader.query.stop()
+        else:
+            one.reader.query.awaitTermination(LOOK)
+    except Exception as error:
+        if StopBetweenBatches.__name__ not in str(error):
+            raise
+
+
+def _failure(one: _Started) -> Exception | None:
+    error = one.reader.query.exception() if not one.reader.query.isActive else None
+    if error is None or StopBetweenBatches.__name__ in str(error):
+        return None
+    return RunError(
+        f"Query {one.query.name!r} failed: {_cause(str(error))}", hint="Run it again to go on from the last batch."
+    )
+
+
+def _cause(text: str) -> str:
+    """The line of Spark's message that says what happened."""
+    lines = [line.strip() for line in text.splitlines() if line.strip() and not line.lstrip().startswith("at ")]
+    telling = [line for line in lines if "Error:" in line or "Exception:" in line]
+    return (telling or lines or [text])[-1][:500]
+
+
+def _report(store: RunStore, run: Run, home: Home, started: list[_Started], on_progress: OnProgress) -> None:
+    progress = [one.reader.read() for one in started]
+    for one in started:
+        record_batches(store, run.id, one.query.name, home.checkpoint(run.app, run.id) / one.query.name, one.feeds)
+    store.update(run.id, progress={"queries": [_plain(report) for report in progress]})
+    on_progress(progress)
+
+
+def _plain(report: QueryProgress) -> dict[str, Any]:
+    return {**asdict(report), "watermark": report.watermark.isoformat() if report.watermark else None}
+
+
+@contextmanager
+def _stopping_on_signals(stop: threading.Event) -> Iterator[None]:
+    """The first Ctrl-C or SIGTERM asks for a clean stop; a second Ctrl-C is the ordinary one."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+
+    def ask(number: int, frame: object) -> None:
+        stop.set()
+        signal.signal(signal.SIGINT, before[signal.SIGINT])
+
+    for number in before:
+        signal.signal(number, ask)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,76 @@
+"""Spark's own log of micro-batches, read from a checkpoint folder.
+
+offsets/N   written before batch N runs: version, metadata, one line per source
+commits/N   written after its sink has it
+sources/I/0 where Kafka source I started, before batch 0
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from rekappa.errors import RunError
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedBatch:
+    """One micro-batch as Spark logged it. `sources` holds each source's end offset, as written; None if it had none."""
+
+    number: int
+    watermark: datetime | None
+    planned: datetime
+    sources: tuple[str | None, ...]
+
+
+def _numbers(folder: Path) -> list[int]:
+    return sorted(int(path.name) for path in folder.iterdir() if path.name.isdigit()) if folder.is_dir() else []
+
+
+def last_planned(checkpoint: Path) -> int | None:
+    """The newest batch whose offsets are logged, committed or not."""
+    return max(_numbers(checkpoint / "offsets"), default=None)
+
+
+def last_committed(checkpoint: Path) -> int | None:
+    return max(_numbers(checkpoint / "commits"), default=None)
+
+
+def read_batch(checkpoint: Path, number: int) -> LoggedBatch:
+    """One logged batch; a damaged file is named."""
+    path = checkpoint / "offsets" / str(number)
+    version, *lines = path.read_text().splitlines()
+    if version != "v1" or not lines:
+        raise RunError(f"Cannot read {path}: offset log version {version!r}, this rekappa knows 'v1'")
+    metadata = json.loads(lines[0])
+    millis = int(metadata.get("batchWatermarkMs", 0))
+    return LoggedBatch(
+        number,
+        _EPOCH + timedelta(milliseconds=millis) if millis > 0 else None,
+        _EPOCH + timedelta(milliseconds=int(metadata["batchTimestampMs"])),
+        tuple(None if line == "-" else line for line in lines[1:]),
+    )
+
+
+def committed_batches(checkpoint: Path, after: int | None) -> Iterator[tuple[LoggedBatch, datetime]]:
+    """The committed batches above `after`, in order, each with the time of its commit."""
+    for number in _numbers(checkpoint / "commits"):
+        if after is None or number > after:
+            commit = checkpoint / "commits" / str(number)
+            yield read_batch(checkpoint, number), datetime.fromtimestamp(commit.stat().st_mtime, UTC)
+
+
+def starting_offsets(checkpoint: Path) -> tuple[str | None, ...]:
+    """Where each Kafka source began; None for a source that keeps no such file."""
+    folder = checkpoint / "sources"
+    starts: list[str | None] = []
+    for number in range(max(_numbers(folder), default=-1) + 1):
+        path = folder / str(number) / "0"
+        text = path.read_bytes().lstrip(b"\0").decode() if path.exists() else ""
+        starts.append(text.split("\n", 1)[1].strip() if text.startswith("v") and "\n" in text else None)
+    return tuple(starts)
