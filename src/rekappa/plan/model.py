@@ -26,12 +26,43 @@ class OffsetRange:
 
 
 @dataclass(frozen=True, slots=True)
+class OffsetBounds:
+    """What a file's metadata says of the Kafka positions in it: all four bounds are inclusive."""
+
+    low_partition: int
+    high_partition: int
+    low_offset: int
+    high_offset: int
+
+    def may_hold(self, wanted: OffsetRange) -> bool:
+        """False only if the file can't have a row of `wanted`."""
+        return (
+            self.low_partition <= wanted.partition <= self.high_partition
+            and self.low_offset < wanted.end
+            and self.high_offset >= wanted.start
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class RowGroup:
+    """One row group of a data file, with the closed bounds of its ingestion times."""
+
+    index: int
+    rows: int
+    low: datetime
+    high: datetime
+
+
+@dataclass(frozen=True, slots=True)
 class Split:
     """A piece of one data file.
 
     `low` and `high` bound the ingestion time of its rows, both inclusive. `cut`, when set, is the half-open
     stretch of ingestion time that belongs to this split: the file's other rows belong to other splits.
     `row_groups`, when set, are the only row groups that can hold its rows.
+
+    `groups` and `positions` are what the planner may be told of the file: its row groups' bounds (worth
+    reading for wide files only) and its bounds of Kafka partition and offset. Planned splits carry neither.
     """
 
     source: str
@@ -44,6 +75,8 @@ class Split:
     cut: Window | None = None
     row_groups: tuple[int, ...] | None = None
     deletes: bool = False
+    groups: tuple[RowGroup, ...] = ()
+    positions: OffsetBounds | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +85,19 @@ class SourceSlice:
 
     splits: tuple[Split, ...] = ()
     offsets: tuple[OffsetRange, ...] = ()
+
+    @property
+    def rows(self) -> int:
+        """The rows to expect. A file that is read for a few of its offsets does not count whole."""
+        held = sum(split.rows for split in self.splits)
+        return min(held, sum(wanted.end - wanted.start for wanted in self.offsets)) if self.offsets else held
+
+    @property
+    def bytes(self) -> int:
+        """The bytes to expect, in proportion to the rows."""
+        size = sum(split.bytes for split in self.splits)
+        held = sum(split.rows for split in self.splits)
+        return size * self.rows // held if self.offsets and held else size
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +110,8 @@ class Slice:
 
     @property
     def rows(self) -> int:
-        return sum(split.rows for part in self.sources.values() for split in part.splits)
+        return sum(part.rows for part in self.sources.values())
 
     @property
     def bytes(self) -> int:
-        return sum(split.bytes for part in self.sources.values() for split in part.splits)
+        return sum(part.bytes for part in self.sources.values())

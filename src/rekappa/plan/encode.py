@@ -1,0 +1,192 @@
+"""Plans as JSON values and back. Pure: no files here.
+
+Instants are whole microseconds since 1970 in UTC and durations whole microseconds: exact, short, quick to read.
+A split is a list, because a plan may hold a million of them; a path stands once per slice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from rekappa.plan.model import OffsetRange, Slice, SourceSlice, Split
+from rekappa.plan.plan import Chunk, Estimate, JobPlan, Mode, Plan, SourcePlan
+from rekappa.timeline import Window
+
+Json = dict[str, Any]
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_TICK = timedelta(microseconds=1)
+
+
+def micros(moment: datetime) -> int:
+    return (moment - _EPOCH) // _TICK
+
+
+def instant(value: int) -> datetime:
+    return _EPOCH + timedelta(microseconds=value)
+
+
+def encode_window(window: Window | None) -> list[int] | None:
+    return None if window is None else [micros(window.start), micros(window.end)]
+
+
+def decode_window(value: list[int]) -> Window:
+    return Window(instant(value[0]), instant(value[1]))
+
+
+def encode_slice(part: Slice) -> Json:
+    """One slice, complete in itself, so that it can be read alone."""
+    paths: dict[str, int] = {}
+    sources = {
+        name: {
+            "splits": [_encode_split(split, paths) for split in one.splits],
+            "offsets": [[o.region, o.topic, o.partition, o.start, o.end] for o in one.offsets],
+        }
+        for name, one in part.sources.items()
+    }
+    return {"slice": part.number, "reach": encode_window(part.reach), "paths": list(paths), "sources": sources}
+
+
+def decode_slice(value: Json) -> Slice:
+    paths = value["paths"]
+    sources = {
+        name: SourceSlice(
+            tuple([_decode_split(name, split, paths) for split in one["splits"]]),
+            tuple([OffsetRange(*fields) for fields in one["offsets"]]),
+        )
+        for name, one in value["sources"].items()
+    }
+    return Slice(value["slice"], sources, decode_window(value["reach"]) if value["reach"] else None)
+
+
+def _encode_split(split: Split, paths: dict[str, int]) -> list[Any]:
+    path = paths.setdefault(split.path, len(paths))
+    fields = [path, split.rows, split.bytes, micros(split.low), micros(split.high), split.region]
+    if split.cut is not None or split.row_groups is not None or split.deletes:
+        groups = None if split.row_groups is None else list(split.row_groups)
+        fields += [encode_window(split.cut), groups, split.deletes]
+    return fields
+
+
+def _decode_split(source: str, fields: list[Any], paths: list[str]) -> Split:
+    path, rows, size, low, high, region = fields[:6]
+    if len(fields) == 6:
+        return Split(source, paths[path], rows, size, instant(low), instant(high), region)
+    cut, groups, deletes = fields[6:]
+    return Split(
+        source, paths[path], rows, size, instant(low), instant(high), region,
+        None if cut is None else decode_window(cut), None if groups is None else tuple(groups), deletes,
+    )  # fmt: skip
+
+
+def encode_head(plan: Plan) -> Json:
+    """The plan without its slices."""
+    return {
+        "version": plan.version,
+        "app": plan.app,
+        "window": encode_window(plan.window),
+        "regions": list(plan.regions),
+        "jobs": [_encode_job(job) for job in plan.jobs],
+    }
+
+
+def decode_head(value: Json, slices: Mapping[str, tuple[Slice, ...]]) -> Plan:
+    return Plan(
+        app=value["app"],
+        window=decode_window(value["window"]),
+        regions=tuple(value["regions"]),
+        jobs=tuple(_decode_job(job, slices.get(job["job"], ())) for job in value["jobs"]),
+        version=value["version"],
+    )
+
+
+def _encode_job(job: JobPlan) -> Json:
+    estimate = job.estimate
+    return {
+        "job": job.job,
+        "sinks": list(job.sinks),
+        "mode": job.mode.value,
+        "reason": job.reason,
+        "warm_up": job.warm_up // _TICK,
+        "warm_up_reason": job.warm_up_reason,
+        "drain": job.drain // _TICK,
+        "drain_reason": job.drain_reason,
+        "reads": encode_window(job.reads),
+        "sources": [_encode_source(source) for source in job.sources],
+        "slices": len(job.slices),
+        "chunks": [[c.number, encode_window(c.output), encode_window(c.reads)] for c in job.chunks],
+        "warnings": list(job.warnings),
+        "estimate": {
+            "rows": estimate.rows,
+            "bytes": estimate.bytes,
+            "duration": None if estimate.duration is None else estimate.duration // _TICK,
+            "state_rows": estimate.state_rows,
+            "basis": estimate.basis,
+        },
+    }
+
+
+def _decode_job(value: Json, slices: tuple[Slice, ...]) -> JobPlan:
+    estimate = value["estimate"]
+    duration = estimate["duration"]
+    return JobPlan(
+        job=value["job"],
+        sinks=tuple(value["sinks"]),
+        mode=Mode(value["mode"]),
+        reason=value["reason"],
+        warm_up=timedelta(microseconds=value["warm_up"]),
+        warm_up_reason=value["warm_up_reason"],
+        drain=timedelta(microseconds=value["drain"]),
+        drain_reason=value["drain_reason"],
+        reads=decode_window(value["reads"]),
+        sources=tuple(_decode_source(source) for source in value["sources"]),
+        slices=slices,
+        chunks=tuple(Chunk(n, decode_window(output), decode_window(reads)) for n, output, reads in value["chunks"]),
+        warnings=tuple(value["warnings"]),
+        estimate=Estimate(
+            estimate["rows"],
+            estimate["bytes"],
+            None if duration is None else timedelta(microseconds=duration),
+            estimate["state_rows"],
+            estimate["basis"],
+        ),
+    )
+
+
+def _encode_source(source: SourcePlan) -> Json:
+    return {
+        "name": source.name,
+        "table": source.table,
+        "snapshot": source.snapshot,
+        "columns": list(source.columns),
+        "max_misalignment": source.max_misalignment // _TICK,
+        "files": source.files,
+        "rows": source.rows,
+        "bytes": source.bytes,
+        "skipped_files": source.skipped_files,
+        "skipped_bytes": source.skipped_bytes,
+        "complete_until": {region: micros(moment) for region, moment in sorted(source.complete_until.items())},
+        "newest": None if source.newest is None else micros(source.newest),
+        "wide_files": source.wide_files,
+        "density": list(source.density),
+    }
+
+
+def _decode_source(value: Json) -> SourcePlan:
+    return SourcePlan(
+        name=value["name"],
+        table=value["table"],
+        snapshot=value["snapshot"],
+        columns=tuple(value["columns"]),
+        max_misalignment=timedelta(microseconds=value["max_misalignment"]),
+        files=value["files"],
+        rows=value["rows"],
+        bytes=value["bytes"],
+        skipped_files=value["skipped_files"],
+        skipped_bytes=value["skipped_bytes"],
+        complete_until={region: instant(moment) for region, moment in value["complete_until"].items()},
+        newest=None if value["newest"] is None else instant(value["newest"]),
+        wide_files=value["wide_files"],
+        density=tuple(value["density"]),
+    )

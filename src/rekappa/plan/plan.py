@@ -1,0 +1,130 @@
+"""The plan: what a backfill will read, in which order and why. Frozen, and what runs.
+
+    plan = load(home_of_the_run / "plan.jsonl.gz")
+    for job in plan.jobs:
+        print(job.job, job.mode, job.reason, len(job.slices))
+
+The same inputs give the same plan: there is no clock in it, and its id is a hash of its content.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+from rekappa.errors import PlanError
+from rekappa.plan.model import Slice
+from rekappa.timeline import Window
+
+PLAN_VERSION = 1
+"""The version that this rekappa writes. It reads this one and older ones, and refuses newer ones."""
+
+
+class Mode(StrEnum):
+    """How a job is run over the past."""
+
+    BULK = "bulk"
+    ORDERED = "ordered"
+    STRICT = "strict"
+    EXACT = "exact"
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """One batch job of a bulk run: makes the output of `output`, and reads the ingestion times `reads` for it."""
+
+    number: int
+    output: Window
+    reads: Window
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """What the run will cost. `basis` says where the figures come from; None means that nothing is known."""
+
+    rows: int
+    bytes: int
+    duration: timedelta | None = None
+    state_rows: int | None = None
+    basis: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SourcePlan:
+    """What a job reads of one source, and what it may leave alone.
+
+    `snapshot` pins the table's version. `complete_until` says, per region, the ingestion time below which the
+    archive has everything. `newest` is the newest ingestion time in the table. `density` holds the rows to be
+    read per equal stretch of the job's `reads`, oldest first; `wide_files` counts the files that had to be cut.
+    """
+
+    name: str
+    table: str
+    snapshot: int | None
+    columns: tuple[str, ...]
+    max_misalignment: timedelta
+    files: int
+    rows: int
+    bytes: int
+    skipped_files: int = 0
+    skipped_bytes: int = 0
+    complete_until: Mapping[str, datetime] = field(default_factory=dict)
+    newest: datetime | None = None
+    wide_files: int = 0
+    density: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class JobPlan:
+    """One job's part: its mode, and then chunks (bulk) or slices (the other modes), never both."""
+
+    job: str
+    sinks: tuple[str, ...]
+    mode: Mode
+    reason: str
+    warm_up: timedelta
+    warm_up_reason: str
+    drain: timedelta
+    drain_reason: str
+    reads: Window
+    sources: tuple[SourcePlan, ...]
+    slices: tuple[Slice, ...] = ()
+    chunks: tuple[Chunk, ...] = ()
+    warnings: tuple[str, ...] = ()
+    estimate: Estimate = field(default_factory=lambda: Estimate(0, 0))
+
+    def source(self, name: str) -> SourcePlan:
+        """The part of one source; refuses a name that the job does not read."""
+        for source in self.sources:
+            if source.name == name:
+                return source
+        known = ", ".join(source.name for source in self.sources)
+        raise PlanError(f"Cannot find source {name!r} in the plan of job {self.job!r}", hint=f"It reads: {known}.")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The frozen list of what to do for every job of the app. An empty `regions` means all of them."""
+
+    app: str
+    window: Window
+    regions: tuple[str, ...]
+    jobs: tuple[JobPlan, ...]
+    version: int = PLAN_VERSION
+
+    def job(self, name: str) -> JobPlan:
+        """The part of one job; refuses a name that is not in the plan."""
+        for job in self.jobs:
+            if job.job == name:
+                return job
+        known = ", ".join(job.job for job in self.jobs)
+        raise PlanError(f"Cannot find job {name!r} in the plan", hint=f"It plans: {known}.")
+
+    @property
+    def id(self) -> str:
+        """A hash of the whole content: equal plans have equal ids. Costs as much as saving the plan."""
+        from rekappa.plan.store import plan_id
+
+        return plan_id(self)
