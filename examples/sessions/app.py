@@ -1,0 +1,84 @@
+"""Sessions: playback events of an account, no more than five minutes apart, turned into one row."""
+
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
+
+from pyspark.sql import DataFrame, Row
+from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
+from pyspark.sql.types import StructType
+
+from rekappa import App
+
+app = App("sessions")
+
+GAP = timedelta(minutes=5)
+OPEN = StructType.fromDDL("session_start TIMESTAMP, session_end TIMESTAMP, events BIGINT")
+SESSION = StructType.fromDDL("account_id BIGINT, session_start TIMESTAMP, session_end TIMESTAMP, events BIGINT")
+
+Span = tuple[Any, Any, int]
+
+
+def merge(spans: list[Span]) -> list[Span]:
+    """Spans that touch or lie within the gap become one. The order of the input does not matter."""
+    merged: list[Span] = []
+    for start, end, events in sorted(spans):
+        if merged and start - merged[-1][1] <= GAP:
+            first, last, count = merged[-1]
+            merged[-1] = (first, max(last, end), count + events)
+        else:
+            merged.append((start, end, events))
+    return merged
+
+
+class Sessions(StatefulProcessor):
+    """Keeps the open sessions of one account; an event-time timer closes each when its gap has passed."""
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        self.handle = handle
+        self.open = handle.getListState("open", OPEN)
+
+    def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:
+        spans = [tuple(span) for span in self.open.get()]
+        spans = merge(spans + [(row.event_ts, row.event_ts, 1) for row in rows])
+        self.open.put(spans)
+        self._wake_at(spans)
+        return iter(())
+
+    def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[Row]:
+        now = timerValues.getCurrentWatermarkInMs()
+        spans = [tuple(span) for span in self.open.get()]
+        closed = [span for span in spans if _closes(span) <= now]
+        still_open = [span for span in spans if _closes(span) > now]
+        if still_open:
+            self.open.put(still_open)
+        else:
+            self.open.clear()
+        for start, end, events in closed:
+            yield Row(account_id=key[0], session_start=start, session_end=end, events=events)
+
+    def _wake_at(self, spans: list[Span]) -> None:
+        for timer in list(self.handle.listTimers()):
+            self.handle.deleteTimer(timer)
+        for span in spans:
+            self.handle.registerTimer(_closes(span))
+
+    def close(self) -> None:
+        pass
+
+
+def _closes(span: Span) -> int:
+    """When the session is over for certain, in milliseconds."""
+    return int((span[1] + GAP).timestamp() * 1000) + 1
+
+
+@app.job
+def sessions(playback_events: DataFrame) -> DataFrame:
+    """One row per session, when it is over."""
+    return (
+        playback_events.withWatermark("event_ts", "10 minutes")
+        .groupBy("account_id")
+        .transformWithState(
+            statefulProcessor=Sessions(), outputStructType=SESSION, outputMode="Append", timeMode="EventTime"
+        )
+    )

@@ -1,0 +1,1 @@
+"""The demo: made-up events, and the story told with them."""

@@ -1,0 +1,86 @@
+"""Sending generated events to Kafka, each at its own place in the past.
+
+python -m rekappa.demo.produce take_rate --start 2026-11-01T00:00Z --hours 3
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import click
+
+from rekappa.demo.events import STORIES, Event, Shape, in_arrival_order
+from rekappa.errors import StackError
+from rekappa.home import Home
+from rekappa.timeline import Window, parse_duration, parse_instant
+
+
+def create_topics(bootstrap: str, names: Iterable[str], partitions: int = 2) -> None:
+    """Create the topics that are missing, compressed as a production topic would be."""
+    from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    missing = sorted(set(names) - set(admin.list_topics(timeout=30).topics))
+    config = {"compression.type": "lz4"}
+    wanted = [NewTopic(name, num_partitions=partitions, replication_factor=1, config=config) for name in missing]
+    for name, created in admin.create_topics(wanted).items() if wanted else ():
+        if error := created.exception():
+            raise StackError(f"Cannot create topic {name!r}: {error}")
+
+
+def produce(bootstrap: str, events: Iterable[Event], prefixes: bool = True) -> int:
+    """Send events in arrival order with their arrival as Kafka's timestamp; answers how many, once all are stored."""
+    from confluent_kafka import Producer
+
+    failed: list[str] = []
+    producer = Producer(
+        {
+            "bootstrap.servers": bootstrap,
+            "enable.idempotence": True,
+            "linger.ms": 20,
+            "compression.type": "lz4",
+            "queue.buffering.max.messages": 1_000_000,
+        }
+    )
+    count = 0
+    for event in events:
+        producer.produce(
+            f"{event.region}.{event.topic}" if prefixes else event.topic,
+            key=str(event.key).encode(),
+            value=event.value(),
+            timestamp=int(event.ingested.timestamp() * 1000),
+            on_delivery=lambda error, _: failed.append(str(error)) if error else None,
+        )
+        count += 1
+        if count % 10_000 == 0:
+            producer.poll(0)
+    if producer.flush(60) or failed:
+        raise StackError(f"Cannot send events to {bootstrap}: {failed[0] if failed else 'no answer in 60 s'}")
+    return count
+
+
+@click.command()
+@click.argument("story", type=click.Choice(sorted(STORIES)))
+@click.option("--start", required=True, help="Where in time to place the events, for example 2026-11-01T00:00Z.")
+@click.option("--hours", default=3.0, show_default=True, help="How many hours of event time to fill.")
+@click.option("--per-minute", default=100, show_default=True, help="Impressions a minute.")
+@click.option("--late", default=0.0, show_default=True, help="Share of events that come 20 to 40 minutes late.")
+@click.option("--seed", default=7, show_default=True)
+@click.option("--bootstrap", default=None, help="Kafka's address; the local stack's broker if not given.")
+def main(story: str, start: str, hours: float, per_minute: int, late: float, seed: int, bootstrap: str | None) -> None:
+    """Fill Kafka with made-up events of a reference app."""
+    from rekappa.stack.state import stack_state
+
+    moment = parse_instant(start)
+    window = Window(moment, moment + parse_duration(f"{hours}h"))
+    state = stack_state(Home.locate())
+    if bootstrap is None and state is None:
+        raise click.ClickException("the local stack is not running; start it with `rekappa up`")
+    address = bootstrap or (state.bootstrap if state else "")
+    events = in_arrival_order(STORIES[story](window, Shape(per_minute=per_minute, late=late, seed=seed)))
+    create_topics(address, {f"{event.region}.{event.topic}" for event in events})
+    click.echo(f"sent {produce(address, events):,} events of {window}")
+
+
+if __name__ == "__main__":
+    main()
