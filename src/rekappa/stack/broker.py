@@ -26,7 +26,7 @@ from rekappa.home import Home
 from rekappa.jvm.jars import jars
 from rekappa.jvm.java import java
 from rekappa.stack.process import Process, detach
-from rekappa.stack.settings import server_properties
+from rekappa.stack.settings import log_properties, server_properties
 from rekappa.stack.state import Record, StackState, read_record, stack_state, write_record
 
 START_PATIENCE = timedelta(seconds=90)
@@ -45,8 +45,8 @@ def up(home: Home) -> StackState:
         port = _free_port(record.port)
         record = replace(record, port=port, controller_port=_free_port(record.controller_port, but=port))
         _configure(home, record)
-        log = _log(home)
-        process = detach([java(), *_JVM, *_class_path(home), "kafka.Kafka", _properties(home)], log)
+        log = home.logs / "broker.log"
+        process = detach([*_command(home), "kafka.Kafka", _properties(home)], home.logs / "broker.out")
         record = replace(record, process=process, started=datetime.now(UTC))
         write_record(home, record)
         try:
@@ -91,31 +91,25 @@ def _properties(home: Home) -> Path:
     return home.stack / "server.properties"
 
 
-def _log(home: Home) -> Path:
-    """Where the broker's outputs go; the log of the start before is kept beside it."""
-    home.logs.mkdir(parents=True, exist_ok=True)
-    log = home.logs / "broker.log"
-    if log.exists():
-        log.replace(log.with_suffix(".previous.log"))
-    return log
-
-
-def _class_path(home: Home) -> list[str]:
-    folders = sorted({jar.parent for jar in jars("broker")})
-    return ["-cp", ":".join(f"{folder}/*" for folder in folders)]
+def _command(home: Home) -> list[str | Path]:
+    """How the JVM of the broker and its tools starts, up to the class to run."""
+    folders = sorted({str(jar.parent / "*") for jar in jars("broker")})
+    logging = f"-Dlog4j2.configurationFile={home.stack / 'log4j2.properties'}"
+    return [java(), *_JVM, logging, "-cp", ":".join(folders)]
 
 
 def _configure(home: Home, record: Record) -> None:
     """Write the configuration, and format the data folder if it was never formatted."""
     data = home.stack / "kafka"
     properties = _properties(home)
+    home.logs.mkdir(parents=True, exist_ok=True)
+    (home.logs / "broker.out").write_text("")
+    (home.stack / "log4j2.properties").write_text(log_properties(home.logs / "broker.log"))
     properties.write_text(server_properties(record.port, record.controller_port, data))
     if (data / "meta.properties").exists():
         return
-    command = [java(), *_JVM, *_class_path(home), "kafka.tools.StorageTool", "format"]
-    formatted = subprocess.run(
-        [*command, "-t", record.cluster, "-c", properties], capture_output=True, text=True, check=False
-    )
+    command = [*_command(home), "kafka.tools.StorageTool", "format", "-t", record.cluster, "-c", properties]
+    formatted = subprocess.run(command, capture_output=True, text=True, check=False)
     if formatted.returncode:
         raise StackError(
             f"Cannot format the broker's data folder {data}: {(formatted.stderr or formatted.stdout).strip()}",
@@ -155,9 +149,13 @@ def _wait_until_ready(bootstrap: str, process: Process, log: Path) -> None:
                 hint=f"its log is {log}",
             )
         time.sleep(0.1)
-    lines = log.read_text(errors="replace").splitlines() if log.exists() else []
-    last = "\n".join(lines[-5:]) or "it wrote nothing"
+    lines = [line for file in (log.with_suffix(".out"), log) if file.exists() for line in _last_lines(file)]
+    last = "\n".join(lines[-8:]) or "it wrote nothing"
     raise StackError(f"Cannot start the broker: it ended at once:\n{last}", hint=f"its log is {log}")
+
+
+def _last_lines(file: Path) -> list[str]:
+    return file.read_text(errors="replace").splitlines()[-8:]
 
 
 def _answers(bootstrap: str) -> bool:

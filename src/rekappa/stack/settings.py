@@ -41,3 +41,26 @@ def server_properties(port: int, controller_port: int, data: Path) -> str:
         "num.io.threads": 4,
     }
     return "".join(f"{key}={value}\n" for key, value in settings.items())
+
+
+def log_properties(log: Path) -> str:
+    """log4j's configuration: warnings and the broker's own start and stop, in a few files of bounded size."""
+    return f"""status = error
+appender.file.type = RollingFile
+appender.file.name = file
+appender.file.fileName = {log}
+appender.file.filePattern = {log}.%i
+appender.file.layout.type = PatternLayout
+appender.file.layout.pattern = %d{{yyyy-MM-dd'T'HH:mm:ss.SSSX}}{{UTC}} %-5p %c{{1}} - %m%n
+appender.file.policies.type = Policies
+appender.file.policies.size.type = SizeBasedTriggeringPolicy
+appender.file.policies.size.size = 10MB
+appender.file.strategy.type = DefaultRolloverStrategy
+appender.file.strategy.max = 3
+rootLogger.level = warn
+rootLogger.appenderRef.file.ref = file
+logger.server.name = kafka.server.KafkaRaftServer
+logger.server.level = info
+logger.kafka.name = org.apache.kafka.common.utils.AppInfoParser
+logger.kafka.level = info
+"""
