@@ -1,0 +1,53 @@
+"""The reference apps' jobs, tested alone: plain functions on plain DataFrames."""
+
+from __future__ import annotations
+
+import sys
+from datetime import UTC, datetime, timedelta
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+NOON = datetime(2026, 11, 1, 12, tzinfo=UTC)
+
+
+def load_example(name: str) -> ModuleType:
+    spec = spec_from_file_location(f"example_{name}", EXAMPLES / name / "app.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def at(minutes: float) -> datetime:
+    return NOON + timedelta(minutes=minutes)
+
+
+def test_a_play_counts_for_its_impression_within_ten_minutes(spark: SparkSession) -> None:
+    app = load_example("take_rate")
+    shown = [(1, 7, 3, at(0)), (2, 7, 3, at(1)), (3, 8, 3, at(2)), (4, 8, 5, at(30))]
+    played = [(10, 1, 7, 3, at(0)), (20, 2, 7, 3, at(11)), (30, 3, 8, 3, at(11.9))]
+    impressions = spark.createDataFrame(
+        shown, "impression_id BIGINT, account_id BIGINT, show_id BIGINT, event_ts TIMESTAMP"
+    )
+    playbacks = spark.createDataFrame(
+        played, "playback_id BIGINT, impression_id BIGINT, account_id BIGINT, show_id BIGINT, event_ts TIMESTAMP"
+    )
+    pairs = {row.impression_id: row.playback_id for row in app.plays_per_impression(impressions, playbacks).collect()}
+    assert pairs == {1: 10, 2: None, 3: 30, 4: None}
+    rates = {(row.show_id, row.impressions): row.take_rate for row in app.take_rate(impressions, playbacks).collect()}
+    assert rates == {(3, 3): 2 / 3, (5, 1): 0.0}
+
+
+def test_sessions_are_merged_in_whatever_order_their_events_come() -> None:
+    merge = load_example("sessions").merge
+    spans = [(at(minute), at(minute), 1) for minute in (0, 4, 9, 15, 19)]
+    assert merge(spans) == merge(spans[::-1]) == [(at(0), at(9), 3), (at(15), at(19), 2)]
+    assert merge(merge([spans[0], spans[2]]) + [spans[1]]) == [(at(0), at(9), 3)]
