@@ -5,13 +5,42 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, model_validator
 
+from rekappa.config.origin import is_secret
 from rekappa.timeline import parse_duration
 
-Duration = Annotated[timedelta, BeforeValidator(lambda v: parse_duration(v) if isinstance(v, str) else v)]
-Names = Annotated[tuple[str, ...], BeforeValidator(lambda v: (v,) if isinstance(v, str) else v)]
 Option = str | int | float | bool | SecretStr
+
+
+def _duration(value: Any) -> Any:
+    """A length of time always has a unit; only zero needs none."""
+    if isinstance(value, str):
+        return parse_duration(value)
+    if isinstance(value, bool | int | float) and (value != 0 or isinstance(value, bool)):
+        raise ValueError(f"{value} has no unit: write it like '15 minutes'")
+    return value
+
+
+def _number(value: Any) -> Any:
+    if isinstance(value, bool):
+        raise ValueError(f"{str(value).lower()} is not a number")
+    return value
+
+
+def _sealed(options: dict[str, Option]) -> dict[str, Option]:
+    """Options whose name says that they are secret become secret, so that no log shows them."""
+    return {
+        key: SecretStr(str(value)) if is_secret((key,)) and not isinstance(value, SecretStr) else value
+        for key, value in options.items()
+    }
+
+
+Duration = Annotated[timedelta, BeforeValidator(_duration)]
+Names = Annotated[tuple[str, ...], BeforeValidator(lambda v: (v,) if isinstance(v, str) else v)]
+Options = Annotated[dict[str, Option], AfterValidator(_sealed)]
+Int = Annotated[int, BeforeValidator(_number)]
+Float = Annotated[float, BeforeValidator(_number)]
 
 
 class Model(BaseModel):
@@ -27,7 +56,7 @@ class Cluster(Model):
     bootstrap: str = "stack"
     region: str = "local"
     topic_prefix: str = ""
-    options: dict[str, Option] = {}
+    options: Options = {}
 
     def topic(self, name: str) -> str:
         """The topic's name on this cluster."""
@@ -40,7 +69,7 @@ class Catalog(Model):
     type: Literal["stack", "jdbc", "rest", "hadoop", "hive", "glue"] = "stack"
     uri: str | None = None
     warehouse: str | None = None
-    options: dict[str, Option] = {}
+    options: Options = {}
 
 
 class KafkaCandidate(Model):
@@ -50,7 +79,7 @@ class KafkaCandidate(Model):
     cluster: Names = ("main",)
     topic: str
     starting: Literal["earliest", "latest"] = "earliest"
-    max_records_per_batch: int | None = Field(None, gt=0)
+    max_records_per_batch: Int | None = Field(default=None, gt=0)
 
 
 class IcebergCandidate(Model):
@@ -95,12 +124,12 @@ class SinkBase(Model):
     job: str | None = None
     key: Names = ()
     event_time: str | None = None
-    max_rows_per_second: float | None = Field(None, gt=0)
+    max_rows_per_second: Float | None = Field(default=None, gt=0)
 
 
 class ConsoleSink(SinkBase):
     type: Literal["console"]
-    rows: int = Field(20, ge=0)
+    rows: Int = Field(default=20, ge=0)
 
 
 class NullSink(SinkBase):
@@ -151,7 +180,7 @@ class KeyedSink(SinkBase):
 class PostgresSink(KeyedSink):
     type: Literal["postgres"]
     host: str = "127.0.0.1"
-    port: int = 5432
+    port: Int = 5432
     database: str
     table: str
     user: str | None = None
@@ -161,7 +190,7 @@ class PostgresSink(KeyedSink):
 class CassandraSink(KeyedSink):
     type: Literal["cassandra"]
     hosts: Names = ("127.0.0.1",)
-    port: int = 9042
+    port: Int = 9042
     keyspace: str
     table: str
     user: str | None = None
@@ -189,8 +218,8 @@ class Archive(Model):
     """How the router writes: one Iceberg table per source's iceberg candidate."""
 
     trigger: Duration = timedelta(minutes=1)
-    max_records_per_batch: int | None = Field(None, gt=0)
-    target_file_size_mb: int = Field(128, gt=0)
+    max_records_per_batch: Int | None = Field(default=None, gt=0)
+    target_file_size_mb: Int = Field(default=128, gt=0)
     dead_letters: str | None = None
     evolve: bool = True
 
@@ -199,9 +228,9 @@ class Prices(Model):
     """Dollars; the defaults are list prices of one public cloud, to be replaced by yours."""
 
     currency: str = "USD"
-    kafka_gb_month: float = Field(0.10, ge=0)
-    kafka_replication: int = Field(3, ge=1)
-    archive_gb_month: float = Field(0.023, ge=0)
+    kafka_gb_month: Float = Field(default=0.10, ge=0)
+    kafka_replication: Int = Field(default=3, ge=1)
+    archive_gb_month: Float = Field(default=0.023, ge=0)
 
 
 class Profile(Model):
@@ -209,8 +238,8 @@ class Profile(Model):
 
     master: str = "local[*]"
     trigger: Duration | None = None
-    max_rows_per_second: float | None = Field(None, gt=0)
-    spark: dict[str, Option] = {}
+    max_rows_per_second: Float | None = Field(default=None, gt=0)
+    spark: Options = {}
 
     @model_validator(mode="before")
     @classmethod

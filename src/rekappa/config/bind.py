@@ -1,0 +1,148 @@
+"""The app's code and its configuration, brought together: every parameter a source, every result a sink."""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+
+from rekappa.app import App, Job
+from rekappa.config.load import Loaded, shorter
+from rekappa.config.model import AppConfig
+from rekappa.config.overrides import nearest
+from rekappa.config.problems import Problem, place
+from rekappa.errors import AppError
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """One streaming query: one output of one job, into one sink. Its name is the sink's."""
+
+    name: str
+    job: str
+    output: str
+    sink: str
+
+
+def load_app(loaded: Loaded) -> App:
+    """Import the entry file and check that it fits the configuration; refuses with `AppError`."""
+    app = _app(_imported(loaded), loaded)
+    found = list(_problems(app, loaded))
+    if len(found) == 1:
+        raise AppError(f"Cannot bind {found[0].place}: {found[0].text}", hint=found[0].hint)
+    if found:
+        lines = [f"  {item.place}: {item.text}" + (f" ({item.hint})" if item.hint else "") for item in found]
+        raise AppError("\n".join([f"Cannot bind app {app.name!r}: {len(found)} problems", *lines]))
+    return app
+
+
+def queries(config: AppConfig, app: App) -> tuple[Query, ...]:
+    """One query per sink, in the order of the jobs and their outputs."""
+    made: list[Query] = []
+    for job in app.jobs.values():
+        for output in job.outputs:
+            sinks = [name for name, sink in config.sinks.items() if (sink.job or name) == output]
+            made += [Query(name, job.name, output, name) for name in sinks]
+    return tuple(made)
+
+
+def _imported(loaded: Loaded) -> ModuleType:
+    entry = loaded.folder / loaded.config.entry
+    if not entry.is_file():
+        near = nearest(loaded.config.entry, sorted(file.name for file in loaded.folder.glob("*.py")))
+        raise AppError(f"Cannot import {shorter(entry)}: there is no such file", hint=f"`entry` names it. {near}")
+    folder = str(loaded.folder)
+    if folder not in sys.path:
+        # Stays there: a job may import a neighbour when it is called.
+        sys.path.insert(0, folder)
+    before = set(sys.modules)
+    module = ModuleType(f"rekappa_app_{loaded.config.app.replace('-', '_')}")
+    module.__file__ = str(entry)
+    sys.modules[module.__name__] = module
+    try:
+        exec(compile(entry.read_bytes(), str(entry), "exec"), module.__dict__)
+    except (Exception, SystemExit) as error:
+        del sys.modules[module.__name__]
+        raise _import_failed(error, entry, loaded.folder) from error
+    _pickle_by_value([module, *(sys.modules[name] for name in set(sys.modules) - before)], loaded.folder)
+    return module
+
+
+def _pickle_by_value(modules: list[ModuleType], folder: Path) -> None:
+    """Spark's Python workers can't import the app's own files: send them what is defined there."""
+    from pyspark import cloudpickle
+
+    for module in modules:
+        file = getattr(module, "__file__", None)
+        if file and folder in Path(file).resolve().parents and module.__name__ in sys.modules:
+            cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
+
+
+def _import_failed(error: BaseException, entry: Path, folder: Path) -> AppError:
+    at = shorter(entry)
+    if isinstance(error, SyntaxError) and error.filename:
+        at, reason = f"{shorter(Path(error.filename))}:{error.lineno}", f"SyntaxError: {error.msg}"
+    else:
+        frames = [frame for frame in traceback.extract_tb(error.__traceback__) if _within(frame.filename, folder)]
+        if frames:
+            at = f"{shorter(Path(frames[-1].filename))}:{frames[-1].lineno}"
+        reason = error.message if isinstance(error, AppError) else f"{type(error).__name__}: {error}".rstrip(": ")
+    return AppError(f"Cannot import {at}: {reason}", hint=error.hint if isinstance(error, AppError) else None)
+
+
+def _within(file: str, folder: Path) -> bool:
+    return folder in Path(file).parents
+
+
+def _app(module: ModuleType, loaded: Loaded) -> App:
+    found = {id(value): value for value in vars(module).values() if isinstance(value, App)}
+    named = [app for app in found.values() if app.name == loaded.config.app]
+    if len(named) == 1:
+        return named[0]
+    entry = shorter(loaded.folder / loaded.config.entry)
+    if not found:
+        raise AppError(f"Cannot find an app in {entry}", hint=f'It needs a line like  app = App("{loaded.config.app}")')
+    if named:
+        raise AppError(f"Cannot choose an app in {entry}: it has {len(named)} named {loaded.config.app!r}")
+    names = ", ".join(repr(app.name) for app in found.values())
+    where = place(("app",), loaded.origins, shorter(loaded.file))
+    raise AppError(
+        f"Cannot bind {where}: app is {loaded.config.app!r}, but {entry} has App({names})",
+        hint="Give both the same name.",
+    )
+
+
+def _problems(app: App, loaded: Loaded) -> Iterator[Problem]:
+    config = loaded.config
+    made: dict[str, Job] = {}
+    for job in app.jobs.values():
+        at = _defined(job)
+        for source in job.sources:
+            if source not in config.sources:
+                yield Problem(
+                    at, f"job {job.name!r} reads {source!r}, which is no source", nearest(source, config.sources)
+                )
+        for output in job.outputs:
+            if output in made:
+                yield Problem(at, f"jobs {made[output].name!r} and {job.name!r} both make {output!r}")
+            made[output] = job
+    taken = {sink.job or name for name, sink in config.sinks.items()}
+    for output, job in made.items():
+        if output not in taken:
+            yield Problem(
+                _defined(job), f"job {job.name!r} makes {output!r}, which no sink takes", nearest(output, config.sinks)
+            )
+    for name, sink in config.sinks.items():
+        wanted = sink.job or name
+        if wanted not in made:
+            path = ("sinks", name, "job") if sink.job else ("sinks", name)
+            where = place(path, loaded.origins, shorter(loaded.file))
+            yield Problem(where, f"sink {name!r} takes {wanted!r}, which no job makes", nearest(wanted, made))
+
+
+def _defined(job: Job) -> str:
+    code = getattr(job.body, "__code__", None)
+    return f"{shorter(Path(code.co_filename))}:{code.co_firstlineno}" if code else job.name

@@ -1,0 +1,112 @@
+"""What the types can't say: names that must exist, columns that must be there."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path as FilePath
+
+from rekappa.config.model import AppConfig, HiveCandidate, IcebergCandidate, IcebergSink, KafkaCandidate, KafkaSink
+from rekappa.config.origin import Origin, Path, dotted
+from rekappa.config.overrides import nearest
+from rekappa.config.problems import Problem, place
+from rekappa.config.schema import has_column, payload_columns
+from rekappa.errors import ConfigError
+
+_IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*$")
+Finding = tuple[Path, str, str | None]
+
+
+def problems(config: AppConfig, folder: FilePath, origins: Mapping[Path, Origin], name: str) -> list[Problem]:
+    """Everything that is wrong with a configuration that has the right shape."""
+    found = [*_names(config), *_sources(config, folder), *_sinks(config), *_profiles(config), *_tables(config)]
+    return [Problem(place(path, origins, name), f"{dotted(path)} {text}", hint) for path, text, hint in found]
+
+
+def _names(config: AppConfig) -> Iterator[Finding]:
+    for kind, members in (("sources", config.sources), ("sinks", config.sinks), ("catalogs", config.catalogs)):
+        for name in members:
+            if not _IDENTIFIER.match(name):
+                yield (kind, name), f"can't be a name: {name!r}", "Use letters, digits and _."
+
+
+def _sources(config: AppConfig, folder: FilePath) -> Iterator[Finding]:
+    for name, source in config.sources.items():
+        here = ("sources", name)
+        if source.selected not in source.candidates:
+            yield (
+                (*here, "selected"),
+                f"is {source.selected!r}, which is none of its candidates",
+                nearest(source.selected, source.candidates),
+            )
+        try:
+            columns = payload_columns(source, folder)
+        except ConfigError as error:
+            yield (*here, "schema"), f"is wrong: {error.message}", error.hint
+        else:
+            if not has_column(columns, source.event_time):
+                known = [column.name for column in columns]
+                yield (
+                    (*here, "event_time"),
+                    f"is {source.event_time!r}, which is no column of its schema",
+                    nearest(source.event_time, known),
+                )
+        for candidate_name, candidate in source.candidates.items():
+            if isinstance(candidate, KafkaCandidate):
+                yield from _clusters(config, (*here, "candidates", candidate_name), candidate)
+
+
+def _clusters(config: AppConfig, here: Path, candidate: KafkaCandidate) -> Iterator[Finding]:
+    at = (*here, "cluster")
+    if not candidate.cluster:
+        yield at, "is empty", nearest("", config.clusters)
+    regions: dict[str, str] = {}
+    for name in candidate.cluster:
+        if name not in config.clusters:
+            yield at, f"names the unknown cluster {name!r}", nearest(name, config.clusters)
+            continue
+        region = config.clusters[name].region
+        if region in regions:
+            yield (
+                at,
+                f"puts two clusters of region {region!r} behind one source: {regions[region]!r} and {name!r}",
+                f"Give each its own: clusters.{name}.region",
+            )
+        regions[region] = name
+
+
+def _sinks(config: AppConfig) -> Iterator[Finding]:
+    for name, sink in config.sinks.items():
+        if isinstance(sink, KafkaSink) and sink.cluster not in config.clusters:
+            yield (
+                ("sinks", name, "cluster"),
+                f"names the unknown cluster {sink.cluster!r}",
+                nearest(sink.cluster, config.clusters),
+            )
+
+
+def _profiles(config: AppConfig) -> Iterator[Finding]:
+    for name in type(config.profiles).model_fields:
+        for key in getattr(config.profiles, name).spark:
+            if not key.startswith("spark."):
+                yield ("profiles", name, "spark", key), "is no Spark property", f"Did you mean 'spark.{key}'?"
+
+
+def _tables(config: AppConfig) -> Iterator[Finding]:
+    tables: list[tuple[Path, str]] = []
+    for name, source in config.sources.items():
+        for candidate_name, candidate in source.candidates.items():
+            if isinstance(candidate, IcebergCandidate):
+                tables.append((("sources", name, "candidates", candidate_name, "table"), candidate.table))
+            elif isinstance(candidate, HiveCandidate) and not candidate.table:
+                yield ("sources", name, "candidates", candidate_name, "table"), "is empty", None
+    tables += [(("sinks", n, "table"), sink.table) for n, sink in config.sinks.items() if isinstance(sink, IcebergSink)]
+    if config.archive.dead_letters is not None:
+        tables.append((("archive", "dead_letters"), config.archive.dead_letters))
+    for path, table in tables:
+        parts = table.split(".")
+        if len(parts) < 3 or not all(parts):
+            catalog = config.default_catalog() if config.catalogs else "lake"
+            yield path, f"is {table!r}: name catalog, namespace and table", f"For example {catalog}.events.{parts[-1]}"
+        elif parts[0] not in config.catalogs:
+            yield path, f"names the unknown catalog {parts[0]!r}", nearest(parts[0], config.catalogs)
