@@ -100,6 +100,9 @@ class SourceSlice:
         return size * self.rows // held if self.offsets and held else size
 
 
+NOTHING = SourceSlice()
+
+
 @dataclass(frozen=True, slots=True)
 class Slice:
     """What one micro-batch reads. `reach` is the stretch of ingestion time that its rows span."""
@@ -107,6 +110,10 @@ class Slice:
     number: int
     sources: Mapping[str, SourceSlice]
     reach: Window | None = None
+
+    def source(self, name: str) -> SourceSlice:
+        """What it reads of one source: nothing, if that source is quiet in this slice."""
+        return self.sources.get(name, NOTHING)
 
     @property
     def rows(self) -> int:
