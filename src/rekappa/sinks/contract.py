@@ -2,6 +2,7 @@
 
 A run writes batch by batch: micro-batches when live or ordered, chunks in bulk. A batch may be written
 again after a crash, under the same `BatchId` and with the same rows; the second write must change nothing.
+The numbers of one run's query only grow.
 """
 
 from __future__ import annotations
@@ -9,7 +10,11 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
+
+from rekappa.errors import SinkError
+from rekappa.rate import Cap, Pace, pace_of
+from rekappa.record import INGESTION, METADATA
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -34,15 +39,27 @@ class BatchId:
     query: str
     number: int
 
+    @property
+    def writer(self) -> str:
+        """Who writes: one query of one run."""
+        return f"{self.run}/{self.query}"
+
     def __str__(self) -> str:
         return f"{self.run}/{self.query}/{self.number}"
 
 
 class Sink(ABC):
-    """One place that takes rows. Made by `rekappa.sinks.registry.open_sink`."""
+    """One place that takes rows. Made by `rekappa.sinks.registry.open_sink`.
+
+    `key` is what upserts go by (empty for a sink that appends), `event_time` the column that says which window
+    a row belongs to (a row's ingestion time where the sink names none), `caps` the limits on rows per second.
+    """
 
     name: str
     rerun: Rerun
+    key: tuple[str, ...] = ()
+    event_time: str | None = None
+    caps: tuple[Cap, ...] = ()
 
     @abstractmethod
     def prepare(self, spark: SparkSession, schema: StructType) -> None:
@@ -55,3 +72,62 @@ class Sink(ABC):
     @abstractmethod
     def read(self, spark: SparkSession, window: Window | None = None) -> DataFrame | None:
         """What the sink holds, of the window if one is given; None where Spark can't read it back."""
+
+    def pace(self, spark: SparkSession) -> Pace | None:
+        """The caps as tasks need them. A sink applies them as the last step before rows leave Spark."""
+        return pace_of(spark, self.caps)
+
+    def as_stored(self, rows: DataFrame) -> DataFrame:
+        """The rows as `read` will answer them: a sink with fewer types or less precision than Spark says so here."""
+        return rows
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """What publishing (or undoing) changes in production. `kept`: rows left alone because others changed them."""
+
+    added: int
+    changed: int
+    removed: int
+    unchanged: int = 0
+    kept: int = 0
+    files: int | None = None
+    partitions: tuple[str, ...] = ()
+
+
+class Publisher(Protocol):
+    """Puts a staged window into production, and takes it out again.
+
+    Every call may be repeated: what is already done is not done twice, what was cut short is completed.
+    """
+
+    def effect(self, spark: SparkSession, staged: DataFrame, window: Window, run: str) -> Effect:
+        """What `publish` would change now. Touches nothing."""
+
+    def publish(self, spark: SparkSession, staged: DataFrame, window: Window, run: str) -> Effect:
+        """Make production's window hold the staged rows and no others; keep what is needed to undo."""
+
+    def undo(self, spark: SparkSession, staged: DataFrame, window: Window, run: str) -> Effect:
+        """Give the window back the rows it had before `publish` of this run."""
+
+
+def window_column(schema: StructType, event_time: str | None, sink: str) -> str:
+    """The column that places a row in time; refuses where there is none."""
+    if event_time:
+        return event_time
+    if METADATA in schema.names:
+        return INGESTION
+    raise SinkError(
+        f"Cannot select a window of sink {sink!r}: it declares no event_time and its rows carry no {METADATA}",
+        hint=f"Name the column that says when a row happened:  sinks.{sink}.event_time",
+    )
+
+
+def in_window(rows: DataFrame, event_time: str | None, window: Window | None, sink: str) -> DataFrame:
+    """The rows of the window, by event time or, where the sink declares none, by ingestion time."""
+    if window is None:
+        return rows
+    from pyspark.sql import functions as F
+
+    moment = F.col(window_column(rows.schema, event_time, sink))
+    return rows.where((moment >= F.lit(window.start)) & (moment < F.lit(window.end)))

@@ -1,0 +1,128 @@
+"""A cap on rows per second that holds over all parallel tasks of a run.
+
+    from rekappa import rate_limit
+
+    looked_up = rate_limit(events, 500).mapInPandas(ask_the_service, schema)
+
+The driver keeps one bucket of tokens per cap; tasks, wherever they run, ask it before they let rows pass
+(`rekappa.tokens`). Without a cap the DataFrame is returned as it is: no cost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from rekappa.errors import ConfigError
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+BURST_SECONDS = 0.1
+
+
+@dataclass(slots=True)
+class TokenBucket:
+    """Hands out tokens at a steady rate, never more than `burst` at once after a pause.
+
+    `reserve` always succeeds and answers how long the caller must wait before it may use its tokens. In any
+    stretch of t seconds at most `burst + rate * t` tokens become usable, plus the size of one reservation.
+    """
+
+    rate: float
+    burst: float
+    level: float = 0.0
+    at: float = 0.0
+
+    def reserve(self, count: int, now: float) -> float:
+        """Take `count` tokens at time `now` (seconds, never going back); answer the seconds to wait."""
+        self.level = min(self.burst, self.level + max(0.0, now - self.at) * self.rate) - count
+        self.at = max(self.at, now)
+        return max(0.0, -self.level / self.rate)
+
+
+@dataclass(frozen=True, slots=True)
+class Cap:
+    """At most so many rows per second, under a name that people read in the progress line."""
+
+    name: str
+    rows_per_second: float
+
+    def __post_init__(self) -> None:
+        if not 0 < self.rows_per_second < float("inf"):
+            raise ConfigError(
+                f"Cannot limit {self.name!r} to {self.rows_per_second} rows per second: the cap must be above 0",
+                hint="Leave max_rows_per_second out for no cap.",
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Bucket:
+    """Where a task finds one bucket, and how many rows it may ask for at once."""
+
+    host: str
+    port: int
+    secret: bytes
+    name: str
+    rows_per_second: float
+
+    @property
+    def step(self) -> int:
+        return max(1, int(self.rows_per_second * BURST_SECONDS))
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """The caps that rows must pass: a sink's own, the run's. Small enough to travel with every task."""
+
+    buckets: tuple[Bucket, ...]
+
+    @property
+    def step(self) -> int:
+        """How many rows may pass at once without breaking a bound on bursts."""
+        return min(bucket.step for bucket in self.buckets)
+
+    def wait(self, rows: int) -> None:
+        """Called in a task: return when `rows` rows may pass every cap."""
+        from rekappa.tokens import ask
+
+        for bucket in self.buckets:
+            ask(bucket, rows)
+
+    def through(self, batches: Iterable[Any]) -> Iterator[Any]:
+        """Arrow record batches, cut so that bursts stay bounded, each held back until it may pass."""
+        step = self.step
+        for batch in batches:
+            for start in range(0, batch.num_rows, step):
+                piece = batch.slice(start, step)
+                self.wait(piece.num_rows)
+                yield piece
+
+
+def paced(rows: DataFrame, pace: Pace | None) -> DataFrame:
+    """The same rows, no faster than the pace allows; the very same DataFrame when there is none."""
+    if pace is None or not pace.buckets:
+        return rows
+    return rows.mapInArrow(pace.through, rows.schema)
+
+
+def pace_of(spark: SparkSession, caps: Sequence[Cap]) -> Pace | None:
+    """The pace for these caps; caps of one name in this process are one and the same bucket."""
+    if not caps:
+        return None
+    from rekappa.tokens import bucket
+
+    host = spark.conf.get("spark.driver.host", "127.0.0.1") or "127.0.0.1"
+    return Pace(tuple(bucket(host, cap.name, cap.rows_per_second) for cap in caps))
+
+
+def rate_limit(df: DataFrame, rows_per_second: float | None, name: str = "job") -> DataFrame:
+    """Let at most so many rows per second of the whole run pass; `None` is no cap and costs nothing.
+
+    Calls with the same name share one cap. Put it right before the expensive call: a shuffle in between would
+    collect the rows and let them go at once.
+    """
+    if rows_per_second is None:
+        return df
+    return paced(df, pace_of(df.sparkSession, [Cap(name, rows_per_second)]))

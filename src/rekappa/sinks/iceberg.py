@@ -1,0 +1,147 @@
+"""Iceberg tables: append and upsert, each batch one stamped commit.
+
+The snapshot's summary names the run, the query and the batch that made it (`rekappa.spark.commits`), so a batch
+that was committed just before a crash is recognised and skipped. The stamp lives as long as the snapshot: a run
+that stays down until its own last snapshot is expired appends that one batch again.
+"""
+
+from __future__ import annotations
+
+from threading import Lock
+from typing import TYPE_CHECKING
+
+from rekappa.errors import SinkError
+from rekappa.rate import paced
+from rekappa.sinks.contract import BatchId, Rerun, Sink, in_window
+from rekappa.sinks.fit import columns_ddl, require_columns, require_fit
+from rekappa.sinks.keys import newest_per_key, refused
+from rekappa.spark.commits import BATCH, WRITER, last_batch, stamp
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+    from rekappa.timeline import Window
+
+_SESSION_STAMP = "spark.sql.iceberg.snapshot-property."
+
+
+def create_table(
+    spark: SparkSession, table: str, schema: StructType, partition_by: tuple[str, ...], properties: dict[str, str]
+) -> None:
+    """Create the table, and its namespace, unless it is there."""
+    spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {table.rsplit('.', 1)[0]}")
+    partitions = f"PARTITIONED BY ({', '.join(partition_by)})" if partition_by else ""
+    listed = ", ".join(f"'{key}' = '{value}'" for key, value in {"format-version": "2", **properties}.items())
+    spark.sql(
+        f"CREATE TABLE IF NOT EXISTS {table} ({columns_ddl(schema)}) USING iceberg {partitions} "
+        f"TBLPROPERTIES ({listed})"
+    )
+
+
+class IcebergSink(Sink):
+    """What both ways of writing share: the table, its partitions, the memory of what was committed."""
+
+    rerun = Rerun.RESETTABLE
+
+    def __init__(
+        self,
+        name: str,
+        table: str,
+        *,
+        key: tuple[str, ...] = (),
+        event_time: str | None = None,
+        partition_by: tuple[str, ...] | None = None,
+        properties: dict[str, str] | None = None,
+    ) -> None:
+        self.name = name
+        self.table = table
+        self.key = key
+        self.event_time = event_time
+        self._partition_by = partition_by
+        self._properties = properties or {}
+        self._committed: dict[str, int] = {}
+
+    def prepare(self, spark: SparkSession, schema: StructType) -> None:
+        require_columns(schema, self.key, "key", self.name)
+        require_columns(schema, (self.event_time,) if self.event_time else (), "event_time", self.name)
+        if not spark.catalog.tableExists(self.table):
+            create_table(spark, self.table, schema, self._partitions(schema), self._properties)
+        require_fit(schema, spark.table(self.table).schema, self.table)
+
+    def _partitions(self, schema: StructType) -> tuple[str, ...]:
+        """As configured; otherwise by the hour of the event time, so that a window is a set of files."""
+        if self._partition_by is not None:
+            return self._partition_by
+        if not self.event_time:
+            return ()
+        kind = schema[self.event_time].dataType.typeName() if self.event_time in schema.names else "timestamp"
+        return (f"{'days' if kind == 'date' else 'hours'}({self.event_time})",)
+
+    def write(self, rows: DataFrame, batch: BatchId) -> None:
+        spark = rows.sparkSession
+        if self._last(spark, batch.writer) >= batch.number:
+            return
+        try:
+            self._commit(rows, batch)
+        except Exception:
+            # The commit may have succeeded before its answer was lost: look at the table again next time.
+            self._committed.pop(batch.writer, None)
+            raise
+        self._committed[batch.writer] = batch.number
+
+    def _last(self, spark: SparkSession, writer: str) -> int:
+        if writer not in self._committed:
+            found = last_batch(spark, self.table, writer)
+            self._committed[writer] = -1 if found is None else found
+        return self._committed[writer]
+
+    def _commit(self, rows: DataFrame, batch: BatchId) -> None:
+        raise NotImplementedError
+
+    def read(self, spark: SparkSession, window: Window | None = None) -> DataFrame:
+        if not spark.catalog.tableExists(self.table):
+            raise SinkError(f"Cannot read sink {self.name!r}: table {self.table} does not exist")
+        return in_window(spark.table(self.table), self.event_time, window, self.name)
+
+
+class IcebergAppend(IcebergSink):
+    """Adds the batch's rows."""
+
+    def _commit(self, rows: DataFrame, batch: BatchId) -> None:
+        writer = paced(rows, self.pace(rows.sparkSession)).writeTo(self.table)
+        for option, value in stamp(batch.writer, batch.number).items():
+            writer = writer.option(option, value)
+        writer.append()
+
+
+class IcebergUpsert(IcebergSink):
+    """Replaces the rows that have the batch's keys, adds the others: one MERGE."""
+
+    rerun = Rerun.IDEMPOTENT
+    _stamping = Lock()
+
+    def _commit(self, rows: DataFrame, batch: BatchId) -> None:
+        spark = rows.sparkSession
+        view = f"rekappa_batch_{id(self)}"
+        paced(newest_per_key(rows, self.key, self.event_time), self.pace(rows.sparkSession)).createOrReplaceTempView(
+            view
+        )
+        same = " AND ".join(f"t.`{column}` = s.`{column}`" for column in self.key)
+        # SQL takes no write options: the stamp goes through the session, one MERGE at a time.
+        stamps = {f"{_SESSION_STAMP}{WRITER}": batch.writer, f"{_SESSION_STAMP}{BATCH}": str(batch.number)}
+        with self._stamping:
+            for setting, value in stamps.items():
+                spark.conf.set(setting, value)
+            try:
+                spark.sql(
+                    f"MERGE INTO {self.table} t USING {view} s ON {same} "
+                    "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
+                )
+            except Exception as error:
+                raise refused(error, self.name) from error
+            finally:
+                for setting in stamps:
+                    spark.conf.unset(setting)
+                spark.catalog.dropTempView(view)
+                newest.unpersist()

@@ -1,0 +1,58 @@
+"""From `rekappa.yaml` to a sink one can write to."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rekappa.config import model
+from rekappa.errors import ConfigError
+from rekappa.sinks.rate import rate_limited
+
+if TYPE_CHECKING:
+    from rekappa.config.model import AppConfig
+    from rekappa.home import Home
+    from rekappa.sinks.contract import Sink
+
+
+def open_sink(name: str, config: AppConfig, home: Home, run_cap: float | None = None) -> Sink:
+    """The production sink of this name. Opening touches nothing; call `prepare` before the first write.
+
+    `run_cap` is the run's own `max_rows_per_second` (its profile's), which all its sinks share. A relative path
+    of files is below the project folder (the one that holds `.rekappa`).
+    """
+    if name not in config.sinks:
+        raise ConfigError(
+            f"Cannot open sink {name!r}: the app has {', '.join(config.sinks)}", hint="Name one of the app's sinks."
+        )
+    return rate_limited(_open(name, config, home), config.sinks[name].max_rows_per_second, run_cap)
+
+
+def _open(name: str, config: AppConfig, home: Home) -> Sink:
+    spec = config.sinks[name]
+    match spec:
+        case model.NullSink():
+            from rekappa.sinks.plain import NullSink
+
+            return NullSink(name, spec.event_time)
+        case model.ConsoleSink():
+            from rekappa.sinks.plain import ConsoleSink
+
+            return ConsoleSink(name, spec.rows, spec.event_time)
+        case model.ParquetSink():
+            from rekappa.sinks.parquet import ParquetSink
+
+            path = spec.path if "://" in spec.path else str(home.root.parent / Path(spec.path))
+            return ParquetSink(name, path, spec.event_time)
+        case model.IcebergSink():
+            from rekappa.sinks.iceberg import IcebergAppend, IcebergUpsert
+
+            kind = IcebergUpsert if spec.mode == "upsert" else IcebergAppend
+            return kind(
+                name,
+                spec.table,
+                key=spec.key,
+                event_time=spec.event_time,
+                partition_by=spec.partition_by or None,
+            )
+    raise ConfigError(f"Cannot open sink {name!r}: type {spec.type} is not supported")
