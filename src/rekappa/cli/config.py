@@ -1,0 +1,45 @@
+"""`rekappa config`: check an app and show what it will run with."""
+
+from __future__ import annotations
+
+import click
+
+from rekappa.cli.options import app_argument, json_option, set_option
+from rekappa.cli.output import output
+
+
+@click.command()
+@app_argument
+@click.option("--explain", is_flag=True, help="Show every value and where it came from.")
+@set_option
+@json_option
+def config(app: str, explain: bool, overrides: tuple[str, ...], as_json: bool) -> None:
+    """Check APP's configuration against its code, and show it.
+
+    Values come from rekappa.yaml, then from environment variables like
+    REKAPPA__SOURCES__IMPRESSIONS__SELECTED, then from --set. Secrets are masked.
+    """
+    from rekappa.config.bind import load_app, queries
+    from rekappa.config.explain import masked, settings
+    from rekappa.config.load import load, shorter
+
+    loaded = load(app, overrides=overrides)
+    bound = queries(loaded.config, load_app(loaded))
+    out = output(as_json)
+    if explain:
+        rows = [(item.key, item.value, str(item.origin)) for item in settings(loaded)]
+        out.table(f"{loaded.config.app}: {shorter(loaded.file)}", ["key", "value", "origin"], rows)
+        return
+    if out.is_json:
+        made = [{"query": q.name, "job": q.job, "output": q.output, "sink": q.sink} for q in bound]
+        out.document(
+            {"app": loaded.config.app, "file": shorter(loaded.file), "queries": made} | {"config": masked(loaded)}
+        )
+        return
+    sources = [
+        (n, s.selected, s.candidates[s.selected].type, list(s.candidates)) for n, s in loaded.config.sources.items()
+    ]
+    out.table(f"Sources of {loaded.config.app}", ["source", "selected", "type", "candidates"], sources)
+    sinks = [(q.job, q.output, q.sink, loaded.config.sinks[q.sink].type) for q in bound]
+    out.table("Queries", ["job", "output", "sink", "type"], sinks)
+    out.message(f"{shorter(loaded.file)} is fine. --explain shows every value.")

@@ -1,0 +1,184 @@
+"""The `rekappa` command: a table of commands, each imported only when it is used."""
+
+from __future__ import annotations
+
+import os
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from difflib import get_close_matches
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import click
+
+from rekappa import __version__
+from rekappa.errors import ArchiveError, RekappaError, SinkError, SourceError, StackError
+from rekappa.home import Home
+
+REFUSED, FAILED, INTERRUPTED = 2, 1, 130
+# Errors that come from work under way, not from what was asked.
+_FAILURES = (ArchiveError, SinkError, SourceError, StackError)
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One line of the help page, and where the command is."""
+
+    section: str
+    target: str
+    summary: str
+
+
+COMMANDS: dict[str, Entry] = {
+    "new": Entry("Apps", "rekappa.cli.new:new", "Make a small app that passes its own test."),
+    "config": Entry("Apps", "rekappa.cli.config:config", "Show an app's configuration and where it came from."),
+    "run": Entry("Apps", "rekappa.cli.run:run", "Run an app from its selected sources."),
+    "runs": Entry("Apps", "rekappa.cli.run:runs", "List runs, live and backfill."),
+    "stop": Entry("Apps", "rekappa.cli.run:stop", "Stop a run after its current batch."),
+    "archive": Entry("Archive", "rekappa.cli.archive:archive", "Copy topics into Iceberg tables; look after them."),
+    "cost": Entry("Archive", "rekappa.cli.cost:cost", "Bytes in Kafka and in the archive, and their price."),
+    "plan": Entry("Recover", "rekappa.cli.backfill:plan", "Show what a backfill would do; changes nothing."),
+    "backfill": Entry("Recover", "rekappa.cli.backfill:backfill", "Re-run an app over a past window into staging."),
+    "pause": Entry("Recover", "rekappa.cli.backfill:pause", "Pause a backfill after its current slice."),
+    "resume": Entry("Recover", "rekappa.cli.backfill:resume", "Continue a paused, stopped or killed backfill."),
+    "cancel": Entry("Recover", "rekappa.cli.backfill:cancel", "Give up a backfill."),
+    "validate": Entry("Recover", "rekappa.cli.validate:validate", "Compare staging with production, key by key."),
+    "publish": Entry("Recover", "rekappa.cli.publish:publish", "Replace the window in production with staging."),
+    "undo": Entry("Recover", "rekappa.cli.publish:undo", "Bring back the window as it was before publishing."),
+    "clean": Entry("Recover", "rekappa.cli.publish:clean", "Remove staging that is no longer needed."),
+    "up": Entry("Stack", "rekappa.cli.stack:up", "Start the local Kafka broker and catalog."),
+    "down": Entry("Stack", "rekappa.cli.stack:down", "Stop the local Kafka broker."),
+    "status": Entry("Stack", "rekappa.cli.stack:status", "Show the local stack."),
+    "demo": Entry("Stack", "rekappa.cli.demo:demo", "Tell the whole story on this machine."),
+}
+
+
+class Refusal(click.ClickException):
+    """A `RekappaError` on its way to the terminal: what was asked can't be done."""
+
+    exit_code = REFUSED
+
+    def __init__(self, error: RekappaError) -> None:
+        super().__init__(error.message)
+        self.hint = error.hint
+
+    def show(self, file: Any = None) -> None:
+        click.echo(f"error: {self.message}", err=True)
+        if self.hint:
+            click.echo(f"hint: {self.hint}", err=True)
+
+
+class Failure(Refusal):
+    """The same for work that was under way."""
+
+    exit_code = FAILED
+
+
+class Defect(click.ClickException):
+    """An error that nobody foresaw: one line, and where the rest was written."""
+
+    exit_code = FAILED
+
+    def __init__(self, error: Exception) -> None:
+        summary = " ".join(str(error).split())[:200]
+        super().__init__(f"{type(error).__name__}: {summary}" if summary else type(error).__name__)
+        self.log = _write_log(error)
+
+    def show(self, file: Any = None) -> None:
+        click.echo(f"error: unexpected {self.message}", err=True)
+        where = f"The details are in {self.log}." if self.log else "The details could not be written to a file."
+        click.echo(f"hint: {where} REKAPPA_DEBUG=1 shows them here.", err=True)
+
+
+class LazyGroup(click.Group):
+    """Commands from `COMMANDS`; one whose module is not there does not exist."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return [name for name, entry in COMMANDS.items() if _exists(entry)]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        entry = COMMANDS.get(cmd_name)
+        if entry is None or not _exists(entry):
+            return None
+        module, _, attribute = entry.target.partition(":")
+        command: click.Command = getattr(import_module(module), attribute)
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        known = self.list_commands(ctx)
+        if args and args[0] not in known and not args[0].startswith("-"):
+            close = get_close_matches(args[0], known, n=1, cutoff=0.5)
+            hint = f"Did you mean `rekappa {close[0]}`?" if close else "`rekappa --help` lists the commands."
+            raise Refusal(RekappaError(f"There is no command {args[0]!r}", hint=hint))
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        sections: dict[str, list[tuple[str, str]]] = {}
+        for name in self.list_commands(ctx):
+            sections.setdefault(COMMANDS[name].section, []).append((name, COMMANDS[name].summary))
+        for section, rows in sections.items():
+            with formatter.section(section):
+                formatter.write_dl(rows)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        with reported():
+            return super().invoke(ctx)
+
+
+@contextmanager
+def reported() -> Iterator[None]:
+    """Turn what goes wrong inside into what a person should see of it."""
+    try:
+        yield
+    except RekappaError as error:
+        _debug(error)
+        raise (Failure if isinstance(error, _FAILURES) else Refusal)(error) from error
+    except KeyboardInterrupt:
+        click.echo("interrupted", err=True)
+        raise click.exceptions.Exit(INTERRUPTED) from None
+    except (click.exceptions.Exit, click.Abort, click.ClickException, BrokenPipeError):
+        raise
+    except Exception as error:
+        _debug(error)
+        raise Defect(error) from error
+
+
+def _debug(error: Exception) -> None:
+    if os.environ.get("REKAPPA_DEBUG", "") not in ("", "0"):
+        click.echo("".join(traceback.format_exception(error)), err=True)
+
+
+def _exists(entry: Entry) -> bool:
+    return find_spec(entry.target.partition(":")[0]) is not None
+
+
+def _write_log(error: Exception) -> Path | None:
+    """Keep the traceback in the project folder, or, where there is none yet, in the system's temporary folder."""
+    import tempfile
+
+    home = Home.locate()
+    folder = home.logs if home.root.is_dir() else Path(tempfile.gettempdir())
+    name = f"rekappa-error-{datetime.now(UTC):%Y%m%dT%H%M%S}-{os.getpid()}.log"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text("".join(traceback.format_exception(error)))
+    except OSError:
+        return None
+    return folder / name
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.version_option(__version__, "--version", prog_name="rekappa")
+def main() -> None:
+    """Re-run a streaming app over any past window, prove the result, publish it."""
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,41 @@
+"""Options that several commands share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+def app_argument(command: Command) -> Command:
+    """`APP`, passed as `app`: an app's name, its folder or its rekappa.yaml."""
+    return click.argument("app")(command)
+
+
+def run_argument(command: Command) -> Command:
+    """`RUN`, passed as `run`: a run's id."""
+    return click.argument("run")(command)
+
+
+def json_option(command: Command) -> Command:
+    """`--json`, passed as `as_json`."""
+    return click.option("--json", "as_json", is_flag=True, help="Print data as JSON on stdout.")(command)
+
+
+def dry_run_option(command: Command) -> Command:
+    """`--dry-run`, passed as `dry_run`."""
+    return click.option("--dry-run", is_flag=True, help="Show what would be done; change nothing.")(command)
+
+
+def set_option(command: Command) -> Command:
+    """`--set a.b.c=value`, any number of them, passed as the tuple `overrides`."""
+    return click.option(
+        "--set",
+        "overrides",
+        multiple=True,
+        metavar="KEY=VALUE",
+        help="Override one value of rekappa.yaml, for example --set profiles.live.spark.sql.shuffle.partitions=8.",
+    )(command)
