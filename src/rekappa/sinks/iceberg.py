@@ -124,9 +124,9 @@ class IcebergUpsert(IcebergSink):
     def _commit(self, rows: DataFrame, batch: BatchId) -> None:
         spark = rows.sparkSession
         view = f"rekappa_batch_{id(self)}"
-        paced(newest_per_key(rows, self.key, self.event_time), self.pace(rows.sparkSession)).createOrReplaceTempView(
-            view
-        )
+        # MERGE reads its source twice (which files match, then the join); the batch must be computed once only.
+        newest = paced(newest_per_key(rows, self.key, self.event_time), self.pace(spark)).persist()
+        newest.createOrReplaceTempView(view)
         same = " AND ".join(f"t.`{column}` = s.`{column}`" for column in self.key)
         # SQL takes no write options: the stamp goes through the session, one MERGE at a time.
         stamps = {f"{_SESSION_STAMP}{WRITER}": batch.writer, f"{_SESSION_STAMP}{BATCH}": str(batch.number)}
