@@ -1,0 +1,234 @@
+"""Slices by Kafka offset: strict ones, in the exact order of every partition, and exact ones, as production ran.
+
+Both say of each slice which offsets [start, end) of which partition it reads. The ranges of a partition follow
+each other without gap or overlap, so its records come in the order of Kafka, each once. Splits are attached to
+every slice that could need them; the reader takes from them only the rows whose offsets the slice names.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from itertools import accumulate
+from typing import NamedTuple
+
+from rekappa.errors import PlanError
+from rekappa.plan.cut import TICK, clip
+from rekappa.plan.model import OffsetRange, Slice, SourceSlice, Split
+from rekappa.timeline import Window
+
+_EVER = datetime.min.replace(tzinfo=UTC)
+_NEVER = datetime.max.replace(tzinfo=UTC)
+
+
+class Position(NamedTuple):
+    """One Kafka partition of one source. The same topic in two regions is two positions."""
+
+    source: str
+    region: str
+    topic: str
+    partition: int
+
+
+@dataclass(frozen=True, slots=True)
+class CutPoint:
+    """What the archive holds of one partition in one stretch of ingestion time: its offsets and how many rows.
+
+    `first` and `last` are inclusive and are those of the rows in `bucket`: with producers' timestamps, rows of
+    other buckets may lie between them.
+    """
+
+    position: Position
+    bucket: Window
+    first: int
+    last: int
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedBatch:
+    """A micro-batch that production ran: for each partition, the offset that it read up to, exclusive."""
+
+    number: int
+    ends: Mapping[Position, int] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, number: int, ends: Mapping[str, Mapping[str, Mapping[str, Mapping[int | str, int]]]]) -> RecordedBatch:
+        """From {source: {region: {topic: {partition: end}}}}, as Kafka's offset log writes it below the region."""
+        return cls(
+            number,
+            {
+                Position(source, region, topic, int(partition)): int(end)
+                for source, regions in ends.items()
+                for region, topics in regions.items()
+                for topic, partitions in topics.items()
+                for partition, end in partitions.items()
+            },
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """Offsets that a slice reads, and the closed stretch of time in which their rows lie, as far as it is known."""
+
+    source: str
+    offsets: OffsetRange
+    low: datetime = _EVER
+    high: datetime = _NEVER
+
+
+def strict_slices(
+    points: Iterable[CutPoint],
+    splits: Iterable[Split],
+    *,
+    reads: Window,
+    max_rows: int,
+    max_span: timedelta,
+    regions: Collection[str] = (),
+) -> tuple[Slice, ...]:
+    """Slices that advance in time over all partitions together, and by offset within each one.
+
+    `points` are those of the rows in `reads`. Where time and offset disagree, offset wins: a record stands with
+    the first slice that reads up to or beyond its offset. A slice takes whole buckets, at least one of them,
+    up to `max_rows` and `max_span`. `regions`, if any are named, leaves out the partitions of the others.
+    """
+    wanted: dict[datetime, list[_Wanted]] = {}
+    rows: dict[datetime, int] = {}
+    for position, own in _by_position(points, regions):
+        times = _Times(own)
+        reached = min(point.first for point in own)
+        for point in own:
+            rows[point.bucket.start] = rows.get(point.bucket.start, 0) + point.rows
+            if point.last >= reached:
+                low, high = times.of(reached, point.last)
+                offsets = OffsetRange(position.region, position.topic, position.partition, reached, point.last + 1)
+                wanted.setdefault(point.bucket.start, []).append(_Wanted(position.source, offsets, low, high))
+                reached = point.last + 1
+
+    files = _Files([part for split in splits if (part := clip(split, reads)) is not None])
+    slices: list[Slice] = []
+    batch: list[_Wanted] = []
+    batch_rows, since = 0, reads.start
+    for bucket in sorted(rows):
+        if batch and (batch_rows + rows[bucket] > max_rows or bucket - since >= max_span):
+            slices.append(_slice(len(slices), _joined(batch), files))
+            batch, batch_rows = [], 0
+        if not batch:
+            since, batch_rows = bucket, 0
+        batch += wanted.get(bucket, ())
+        batch_rows += rows[bucket]
+    if batch:
+        slices.append(_slice(len(slices), _joined(batch), files))
+    return tuple(slices)
+
+
+def exact_slices(
+    batches: Sequence[RecordedBatch], splits: Iterable[Split], *, before: Mapping[Position, int]
+) -> tuple[Slice, ...]:
+    """One slice for each batch of production, in its order; a batch that read nothing is an empty slice.
+
+    `before` says where the first batch began: the ends of the batch before it. A partition that appears only
+    later began at offset 0, as a new partition does. Refuses offsets that go back: those are two runs, not one.
+    """
+    files = _Files(list(splits))
+    reached = dict(before)
+    slices: list[Slice] = []
+    for batch in batches:
+        wanted = []
+        for position, end in sorted(batch.ends.items()):
+            start = reached.get(position, 0)
+            if end < start:
+                raise PlanError(
+                    f"Cannot replay batch {batch.number}: partition {position.partition} of {position.topic!r} "
+                    f"in region {position.region!r} goes back from offset {start} to {end}",
+                    hint="The batches of one run only go forward: choose the batches of a single run.",
+                )
+            if end > start:
+                offsets = OffsetRange(position.region, position.topic, position.partition, start, end)
+                wanted.append(_Wanted(position.source, offsets))
+            reached[position] = end
+        slices.append(_slice(len(slices), wanted, files))
+    return tuple(slices)
+
+
+def _by_position(points: Iterable[CutPoint], regions: Collection[str]) -> Iterator[tuple[Position, list[CutPoint]]]:
+    """Each partition's points in the order of time."""
+    groups: dict[Position, list[CutPoint]] = {}
+    for point in points:
+        if not regions or point.position.region in regions:
+            groups.setdefault(point.position, []).append(point)
+    for position in sorted(groups):
+        yield position, sorted(groups[position], key=lambda point: (point.bucket, point.last))
+
+
+class _Times:
+    """Answers in which stretch of time the rows of some offsets lie, also those that are out of order."""
+
+    def __init__(self, own: list[CutPoint]) -> None:
+        self._own = own
+        # Both only grow with time: the highest offset so far, the lowest one still to come.
+        self._highest = list(accumulate((point.last for point in own), max))
+        self._lowest = list(accumulate((point.first for point in reversed(own)), min))[::-1]
+
+    def of(self, first: int, last: int) -> tuple[datetime, datetime]:
+        """The closed stretch for offsets `first` to `last`, both inclusive."""
+        earliest = bisect_left(self._highest, first)
+        latest = bisect_right(self._lowest, last) - 1
+        return self._own[earliest].bucket.start, self._own[latest].bucket.end - TICK
+
+
+def _joined(batch: list[_Wanted]) -> list[_Wanted]:
+    """One range for the ranges of a partition that follow each other in one slice."""
+    joined: dict[Position, _Wanted] = {}
+    for one in batch:
+        position = Position(one.source, one.offsets.region, one.offsets.topic, one.offsets.partition)
+        before = joined.get(position)
+        if before is None:
+            joined[position] = one
+        else:
+            low, high = min(before.low, one.low), max(before.high, one.high)
+            joined[position] = _Wanted(one.source, replace(before.offsets, end=one.offsets.end), low, high)
+    return [joined[position] for position in sorted(joined)]
+
+
+class _Files:
+    """The splits, findable by source, region, time and offset."""
+
+    def __init__(self, splits: list[Split]) -> None:
+        groups: dict[tuple[str, str], list[Split]] = {}
+        for split in splits:
+            groups.setdefault((split.source, split.region), []).append(split)
+        self._groups = {}
+        for key, own in groups.items():
+            own.sort(key=lambda split: (split.low, split.path, split.row_groups or ()))
+            # The highest time so far only grows, so it can be searched like the lowest times.
+            self._groups[key] = (own, [s.low for s in own], list(accumulate((s.high for s in own), max)))
+
+    def that_may_hold(self, wanted: _Wanted) -> Iterator[Split]:
+        for region in dict.fromkeys((wanted.offsets.region, "")):
+            if (wanted.source, region) not in self._groups:
+                continue
+            own, lows, highs = self._groups[wanted.source, region]
+            for split in own[bisect_left(highs, wanted.low) : bisect_right(lows, wanted.high)]:
+                if split.high >= wanted.low and (split.positions is None or split.positions.may_hold(wanted.offsets)):
+                    yield split
+
+
+def _slice(number: int, wanted: list[_Wanted], files: _Files) -> Slice:
+    sources: dict[str, SourceSlice] = {}
+    lows: list[datetime] = []
+    highs: list[datetime] = []
+    for source in sorted({one.source for one in wanted}):
+        own = [one for one in wanted if one.source == source]
+        found: dict[int, Split] = {}
+        for one in own:
+            for split in files.that_may_hold(one):
+                found[id(split)] = split
+                lows.append(max(split.low, one.low))
+                highs.append(min(split.high, one.high))
+        splits = sorted(found.values(), key=lambda split: (split.low, split.path, split.row_groups or ()))
+        planned = tuple(replace(split, groups=(), positions=None) for split in splits)
+        sources[source] = SourceSlice(planned, tuple(one.offsets for one in own))
+    return Slice(number, sources, Window(min(lows), max(highs) + TICK) if lows else None)
