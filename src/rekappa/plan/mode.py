@@ -1,0 +1,120 @@
+"""Which modes can replay a job rightly, which one `auto` takes, and the words for it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rekappa.errors import PlanError
+from rekappa.plan.plan import Mode
+from rekappa.plan.shape import Kind, Operator, Shape
+
+OPEN = (Kind.AGGREGATE, Kind.OPEN_JOIN, Kind.OPEN_DEDUP, Kind.LIMIT)
+"""State that nothing ends: what production holds depends on everything since it began."""
+IN_ORDER = (Kind.CUSTOM, Kind.DEDUP_WITHIN, Kind.TIMED_DEDUP, Kind.OPEN_DEDUP, Kind.LIMIT, Kind.ORDER_SENSITIVE)
+"""Output that depends on which event comes first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Safe:
+    """The mode gives what production would have given, for on-time events."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Unsafe:
+    """The mode could give something else. `needs_warm_up` if a warm-up told by the user makes it safe."""
+
+    reason: str
+    needs_warm_up: bool = False
+
+
+Verdict = Safe | Unsafe
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    mode: Mode
+    reason: str
+    warnings: tuple[str, ...] = ()
+
+
+def assess(shape: Shape, *, warm_up_told: bool = False) -> dict[Mode, Verdict]:
+    """Every mode's verdict on one output."""
+    open_state = shape.of(*OPEN)
+    ordered: Verdict
+    if open_state and not warm_up_told:
+        ordered = Unsafe(f"{_list(open_state)} keeps state for ever, so its output depends on all of history", True)
+    elif shape.event_time is None and shape.stateful:
+        ordered = Unsafe("its sink declares no event time, so its output can't be told to be in the window or not")
+    elif shape.stateful:
+        ordered = Safe(f"{shape.describe()}: events reach it in order, within the bound")
+    else:
+        ordered = Safe("keeps no state")
+    in_order = shape.of(*IN_ORDER)
+    bulk: Verdict
+    if isinstance(ordered, Unsafe):
+        bulk = ordered
+    elif in_order:
+        bulk = Unsafe(f"{_list(in_order)} depends on the order of events, which bulk does not keep")
+    elif shape.stateful:
+        bulk = Safe(f"{shape.describe()}: the same in any order once all inputs are read")
+    else:
+        bulk = Safe("keeps no state: each row depends on itself alone")
+    exact = Safe("replays the micro-batches that production ran")
+    return {Mode.BULK: bulk, Mode.ORDERED: ordered, Mode.STRICT: ordered, Mode.EXACT: exact}
+
+
+def choose(job: str, shapes: Sequence[Shape], asked: Mode | None = None, *, warm_up_told: bool = False) -> Choice:
+    """The mode to run a job in: the one asked for, or the fastest that is safe for all its outputs.
+
+    Refuses with `PlanError` when the mode asked for is unsafe, when none is safe, and, unless a mode was asked
+    for, when the job reads the clock.
+    """
+    verdicts = [assess(shape, warm_up_told=warm_up_told) for shape in shapes]
+    warnings = _warnings(job, shapes)
+    clock = sorted({name for shape in shapes for name in shape.clock})
+    if clock and asked is None:
+        raise PlanError(
+            f"Cannot replay job {job!r} faithfully: it reads the clock ({', '.join(clock)})",
+            hint="Use the event's own time in the job; or name a mode (--mode bulk) to run it with today's clock.",
+        )
+    candidates = [asked] if asked is not None else [Mode.BULK, Mode.ORDERED]
+    refused: list[tuple[Mode, Unsafe]] = []
+    for mode in candidates:
+        answers = [one[mode] for one in verdicts]
+        unsafe = next((answer for answer in answers if isinstance(answer, Unsafe)), None)
+        if unsafe is not None:
+            refused.append((mode, unsafe))
+            continue
+        reasons = list(dict.fromkeys(answer.reason for answer in answers))
+        if refused:
+            reasons.append(f"not {refused[0][0]}: {refused[0][1].reason}")
+        return Choice(mode, "; ".join(reasons), warnings)
+    mode, unsafe = refused[-1]
+    if unsafe.needs_warm_up:
+        hint = "Say with --warm-up how far back the state that matters goes."
+    elif "sink" in unsafe.reason:
+        hint = "Declare the sink's event_time in rekappa.yaml."
+    else:
+        hint = "Use --mode ordered, or leave --mode out."
+    what = f"in {mode} mode" if asked is not None else "in any mode"
+    raise PlanError(f"Cannot replay job {job!r} {what}: {unsafe.reason}", hint=hint)
+
+
+def _warnings(job: str, shapes: Sequence[Shape]) -> tuple[str, ...]:
+    warnings = []
+    if clock := sorted({name for shape in shapes for name in shape.clock}):
+        warnings.append(f"Job {job!r} reads the clock ({', '.join(clock)}): its output can't equal production's.")
+    if chance := sorted({name for shape in shapes for name in shape.random}):
+        warnings.append(f"Job {job!r} uses {', '.join(chance)}: these values differ in every run.")
+    if tables := sorted({name for shape in shapes for name in shape.static}):
+        warnings.append(f"Job {job!r} joins {', '.join(tables)} as it is now, not as it was in the window.")
+    for operator in {operator for shape in shapes for operator in shape.of(Kind.ORDER_SENSITIVE)}:
+        warnings.append(f"Job {job!r} has an {operator}: only exact and strict modes give it production's order.")
+    return tuple(warnings)
+
+
+def _list(operators: Sequence[Operator]) -> str:
+    return " and ".join(dict.fromkeys(str(operator) for operator in operators))

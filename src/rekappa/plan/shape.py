@@ -1,0 +1,130 @@
+"""What a job's query is made of, as far as replaying it goes. Pure values; `rekappa.spark.analysis` makes them.
+
+A `Span` is the heart of it: how far the event times of the inputs behind one output row can lie from the
+event time that the sink declares for that row. Warm-up, drain and the state's size follow from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from enum import Enum
+
+from rekappa.timeline import format_duration
+
+ZERO = timedelta()
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """A distance in event time and the words for where it comes from. `open` when nothing bounds it."""
+
+    length: timedelta = ZERO
+    why: tuple[str, ...] = ()
+    open: bool = False
+
+    def plus(self, length: timedelta, why: str = "") -> Reach:
+        """This distance and some more; `why` is left out when the distance grows by nothing."""
+        words = (*self.why, f"{format_duration(length)} {why}") if why and length > ZERO else self.why
+        return Reach(self.length + length, words, self.open)
+
+    def then(self, other: Reach) -> Reach:
+        """Both distances, one after the other."""
+        return Reach(self.length + other.length, self.why + other.why, self.open or other.open)
+
+    def or_farther(self, other: Reach) -> Reach:
+        """The greater of two distances; open if either is."""
+        greater = self if self.length >= other.length else other
+        return Reach(greater.length, greater.why, self.open or other.open)
+
+    @property
+    def clamped(self) -> timedelta:
+        return max(self.length, ZERO)
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Inputs behind a row whose time is t have event times in [t - before, t + after]."""
+
+    before: Reach = field(default_factory=Reach)
+    after: Reach = field(default_factory=Reach)
+
+    def covering(self, other: Span) -> Span:
+        return Span(self.before.or_farther(other.before), self.after.or_farther(other.after))
+
+
+class Kind(Enum):
+    """The operators that matter: all but the last two keep state."""
+
+    WINDOW = "window aggregate"
+    SESSION = "session window"
+    TIME_GROUP = "aggregate by event time"
+    AGGREGATE = "aggregate without a window"
+    JOIN = "join within a time range"
+    OPEN_JOIN = "join without a time range"
+    WHOLE_ROW_DEDUP = "de-duplication of whole rows"
+    TIMED_DEDUP = "de-duplication by some columns and the event time"
+    OPEN_DEDUP = "de-duplication by some columns, for ever"
+    DEDUP_WITHIN = "de-duplication within the watermark"
+    CUSTOM = "custom state"
+    LIMIT = "limit"
+    SORT = "sort"
+    ORDER_SENSITIVE = "aggregate that depends on order"
+
+    @property
+    def stateful(self) -> bool:
+        return self not in (Kind.SORT, Kind.ORDER_SENSITIVE)
+
+
+@dataclass(frozen=True, slots=True)
+class Operator:
+    """One operator of the query. `length` is its window, gap or join range where it has one."""
+
+    kind: Kind
+    detail: str = ""
+    length: timedelta | None = None
+
+    def __str__(self) -> str:
+        return f"{self.kind.value} ({self.detail})" if self.detail else self.kind.value
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """One output of one job. `operators` are in the order of the data's flow, sources first.
+
+    `span` is None when the sink's event time can't be traced back to the sources' event times.
+    `delay` is the greatest watermark delay, None without a watermark. `columns` names the top-level columns
+    that are used of each source; `metadata` the fields used of `__metadata__`. `static` are the tables joined
+    as they are now, not as they were then.
+    """
+
+    output: str
+    operators: tuple[Operator, ...] = ()
+    span: Span | None = field(default_factory=Span)
+    delay: timedelta | None = None
+    watermarks: Mapping[str, timedelta] = field(default_factory=dict)
+    columns: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    metadata: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    clock: tuple[str, ...] = ()
+    random: tuple[str, ...] = ()
+    static: tuple[str, ...] = ()
+    event_time: str | None = None
+
+    @property
+    def stateful(self) -> bool:
+        return any(operator.kind.stateful for operator in self.operators)
+
+    def has(self, *kinds: Kind) -> bool:
+        return any(operator.kind in kinds for operator in self.operators)
+
+    def of(self, *kinds: Kind) -> tuple[Operator, ...]:
+        return tuple(operator for operator in self.operators if operator.kind in kinds)
+
+    @property
+    def lengths(self) -> timedelta:
+        """All windows, gaps and join ranges together: no bounded span is longer."""
+        return sum((operator.length or ZERO for operator in self.operators), ZERO)
+
+    def describe(self) -> str:
+        return ", then ".join(str(operator) for operator in self.operators) or "no state"

@@ -1,0 +1,1 @@
+"""Reading Spark's logical plans."""

@@ -1,0 +1,252 @@
+"""What a job's own plan tells: read from Spark, without running anything."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from rekappa.app import App
+from rekappa.plan.shape import Kind, Shape
+from rekappa.record import record_ddl
+from rekappa.spark.analysis import analyse
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+M = timedelta(minutes=1)
+DDL = record_ddl("id BIGINT, show BIGINT, event_ts TIMESTAMP, v STRING")
+
+
+def shape_of(spark: SparkSession, body: Callable[..., Any], event_time: str | None = "event_ts") -> Shape:
+    app = App("probe")
+    app.job(body)
+    job = app.jobs[body.__name__]
+    schemas = dict.fromkeys(job.sources, DDL)
+    times = dict.fromkeys(job.sources, "event_ts")
+    return analyse(spark, job, schemas, times, {job.name: event_time})[job.name]
+
+
+def reaches(shape: Shape) -> tuple[timedelta, timedelta]:
+    assert shape.span is not None
+    return shape.span.before.length, shape.span.after.length
+
+
+def test_a_stateless_job(spark: SparkSession) -> None:
+    def plain(a: DataFrame) -> DataFrame:
+        return a.where("show > 3").select("id", "event_ts", "__metadata__.region")
+
+    shape = shape_of(spark, plain)
+    assert not shape.stateful
+    assert reaches(shape) == (0 * M, 0 * M)
+    assert shape.delay is None
+    assert shape.columns == {"a": ("id", "show", "event_ts", "__metadata__")}
+    assert shape.metadata == {"a": ("region",)}
+
+
+def test_windows_know_whether_the_sink_keeps_their_start_or_their_end(spark: SparkSession) -> None:
+    from pyspark.sql import functions as F
+
+    def counts(a: DataFrame) -> DataFrame:
+        windows = a.withWatermark("event_ts", "10 minutes").groupBy(F.window("event_ts", "5 minutes"), "show").count()
+        return windows.select(F.col("window.start").alias("first"), F.col("window.end").alias("last"), "count")
+
+    by_start, by_end = shape_of(spark, counts, "first"), shape_of(spark, counts, "last")
+    assert [operator.kind for operator in by_start.operators] == [Kind.WINDOW]
+    assert by_start.operators[0].length == 5 * M
+    assert by_start.delay == 10 * M
+    assert by_start.watermarks == {"a": 10 * M}
+    assert reaches(by_start) == (0 * M, 5 * M)
+    assert reaches(by_end) == (5 * M, 0 * M)
+    assert by_start.columns == {"a": ("show", "event_ts")}
+
+
+def test_sliding_windows_reach_as_far_as_they_are_long(spark: SparkSession) -> None:
+    from pyspark.sql import functions as F
+
+    def slides(a: DataFrame) -> DataFrame:
+        return a.withWatermark("event_ts", "1 minute").groupBy(F.window("event_ts", "10 minutes", "5 minutes")).count()
+
+    shape = shape_of(spark, slides, "window.start")
+    assert shape.operators[0].length == 10 * M
+    assert reaches(shape) == (0 * M, 10 * M)
+    assert reaches(shape_of(spark, slides, "window")) == (0 * M, 10 * M)
+
+
+def test_sessions_have_no_greatest_length(spark: SparkSession) -> None:
+    from pyspark.sql import functions as F
+
+    def visits(a: DataFrame) -> DataFrame:
+        watermarked = a.withWatermark("event_ts", "1 minute")
+        return watermarked.groupBy(F.session_window("event_ts", "5 minutes"), "id").count()
+
+    shape = shape_of(spark, visits, "session_window.start")
+    assert shape.operators[0].kind is Kind.SESSION
+    assert shape.span is not None
+    assert shape.span.before.length == 5 * M
+    assert not shape.span.before.open
+    assert shape.span.after.open
+
+
+@pytest.mark.parametrize("how", ["inner", "leftOuter", "rightOuter", "fullOuter"])
+def test_joins_know_their_range_from_either_side(spark: SparkSession, how: str) -> None:
+    from pyspark.sql import functions as F
+
+    def plays(a: DataFrame, b: DataFrame) -> DataFrame:
+        shown, played = a.withWatermark("event_ts", "10 minutes"), b.withWatermark("event_ts", "20 minutes")
+        within = "p.event_ts BETWEEN i.event_ts - INTERVAL 2 MINUTES AND i.event_ts + INTERVAL 10 MINUTES"
+        return (
+            shown.alias("i")
+            .join(played.alias("p"), F.expr(f"i.id = p.id AND {within}"), how)
+            .select("i.id", F.col("i.event_ts").alias("shown"), F.col("p.event_ts").alias("played"))
+        )
+
+    shape = shape_of(spark, plays, "shown")
+    assert [operator.kind for operator in shape.operators] == [Kind.JOIN]
+    assert reaches(shape) == (2 * M, 10 * M)
+    assert reaches(shape_of(spark, plays, "played")) == (10 * M, 2 * M)
+    assert shape.delay == 20 * M
+    assert shape.watermarks == {"a": 10 * M, "b": 20 * M}
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        "p.event_ts >= i.event_ts AND p.event_ts <= i.event_ts + INTERVAL 10 MINUTES",
+        "p.event_ts - i.event_ts <= INTERVAL 10 MINUTES AND i.event_ts <= p.event_ts",
+        "i.event_ts > p.event_ts - INTERVAL 10 MINUTES AND i.event_ts < p.event_ts",
+    ],
+)
+def test_a_range_is_found_however_it_is_written(spark: SparkSession, condition: str) -> None:
+    from pyspark.sql import functions as F
+
+    def plays(a: DataFrame, b: DataFrame) -> DataFrame:
+        shown, played = a.withWatermark("event_ts", "1 minute"), b.withWatermark("event_ts", "1 minute")
+        return shown.alias("i").join(played.alias("p"), F.expr(f"i.id = p.id AND {condition}")).select("i.event_ts")
+
+    assert reaches(shape_of(spark, plays)) == (0 * M, 10 * M)
+
+
+def test_a_join_with_one_open_side_is_open(spark: SparkSession) -> None:
+    from pyspark.sql import functions as F
+
+    def plays(a: DataFrame, b: DataFrame) -> DataFrame:
+        joined = a.alias("i").join(b.alias("p"), F.expr("i.id = p.id AND p.event_ts >= i.event_ts"))
+        return joined.select("i.event_ts")
+
+    assert shape_of(spark, plays).has(Kind.OPEN_JOIN)
+
+
+def test_chained_operators_add_up(spark: SparkSession) -> None:
+    from pyspark.sql import functions as F
+
+    def hourly(a: DataFrame, b: DataFrame) -> DataFrame:
+        shown, played = a.withWatermark("event_ts", "10 minutes"), b.withWatermark("event_ts", "10 minutes")
+        joined = shown.alias("i").join(
+            played.alias("p"),
+            F.expr("i.id = p.id AND p.event_ts BETWEEN i.event_ts AND i.event_ts + INTERVAL 10 MINUTES"), "leftOuter",
+        )  # fmt: skip
+        fives = joined.select("i.event_ts", "i.show").groupBy(F.window("event_ts", "5 minutes"), "show").count()
+        hours = fives.groupBy(F.window(F.window_time("window"), "1 hour")).agg(F.sum("count").alias("n"))
+        return hours.select(F.col("window.start").alias("hour"), "n")
+
+    shape = shape_of(spark, hourly, "hour")
+    assert [operator.kind for operator in shape.operators] == [Kind.JOIN, Kind.WINDOW, Kind.WINDOW]
+    assert shape.span is not None
+    # an hour of five-minute windows by their ends, and joins that reach ten minutes on
+    assert shape.span.after.length >= 70 * M - timedelta(milliseconds=1)
+    assert timedelta(minutes=5) - timedelta(milliseconds=1) <= shape.span.before.length <= 5 * M
+
+
+def test_dedups_are_told_apart(spark: SparkSession) -> None:
+    def rows(a: DataFrame) -> DataFrame:
+        return a.withWatermark("event_ts", "1 minute").select("id", "event_ts").dropDuplicates()
+
+    def timed(a: DataFrame) -> DataFrame:
+        return a.withWatermark("event_ts", "1 minute").dropDuplicates(["id", "event_ts"])
+
+    def forever(a: DataFrame) -> DataFrame:
+        return a.withWatermark("event_ts", "1 minute").dropDuplicates(["id"])
+
+    def within(a: DataFrame) -> DataFrame:
+        return a.withWatermark("event_ts", "1 minute").dropDuplicatesWithinWatermark(["id"])
+
+    kinds = [shape_of(spark, body).operators[0].kind for body in (rows, timed, forever, within)]
+    assert kinds == [Kind.WHOLE_ROW_DEDUP, Kind.TIMED_DEDUP, Kind.OPEN_DEDUP, Kind.DEDUP_WITHIN]
+
+
+def test_aggregates_without_a_window_and_custom_state(spark: SparkSession) -> None:
+    import pandas as pd
+    from pyspark.sql import functions as F
+
+    def totals(a: DataFrame) -> DataFrame:
+        return a.groupBy("show").count()
+
+    def by_time(a: DataFrame) -> DataFrame:
+        return a.withWatermark("event_ts", "1 minute").groupBy("event_ts").agg(F.max("id"), F.first("v"))
+
+    def custom(a: DataFrame) -> DataFrame:
+        def keep(key: Any, frames: Any, state: Any) -> Any:
+            yield pd.DataFrame()
+
+        return a.groupBy("id").applyInPandasWithState(
+            keep, "id LONG, event_ts TIMESTAMP", "n LONG", "append", "NoTimeout"
+        )
+
+    assert shape_of(spark, totals, None).operators[0].kind is Kind.AGGREGATE
+    assert shape_of(spark, by_time).has(Kind.TIME_GROUP, Kind.ORDER_SENSITIVE)
+    shape = shape_of(spark, custom)
+    assert shape.has(Kind.CUSTOM)
+    assert shape.span is None
+    assert set(shape.columns["a"]) == {"id", "show", "event_ts", "v", "__metadata__"}
+
+
+def test_transform_with_state_is_custom(spark: SparkSession) -> None:
+    from pyspark.sql.streaming import StatefulProcessor
+
+    class Keep(StatefulProcessor):
+        def init(self, handle: Any) -> None: ...
+
+        def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Any:
+            yield from ()
+
+        def close(self) -> None: ...
+
+    def custom(a: DataFrame) -> DataFrame:
+        return (
+            a.withWatermark("event_ts", "1 minute")
+            .groupBy("id")
+            .transformWithStateInPandas(Keep(), "id LONG, event_ts TIMESTAMP", "append", "EventTime")
+        )
+
+    assert shape_of(spark, custom).has(Kind.CUSTOM)
+
+
+def test_the_clock_and_chance_are_named(spark: SparkSession) -> None:
+    from pyspark.sql import functions as F
+
+    dice = F.udf(lambda x: x, "long").asNondeterministic()
+
+    def risky(a: DataFrame) -> DataFrame:
+        return a.select("event_ts", F.current_timestamp(), F.current_date(), F.rand(), F.expr("uuid()"), dice("id"))
+
+    shape = shape_of(spark, risky)
+    assert shape.clock == ("current_date()", "current_timestamp()")
+    assert shape.random[:2] == ("rand()", "uuid()")
+    assert "marked nondeterministic" in shape.random[2]
+
+
+def test_a_union_and_a_static_table(spark: SparkSession) -> None:
+    spark.range(5).withColumnRenamed("id", "show").createOrReplaceTempView("shows_static")
+
+    def both(a: DataFrame, b: DataFrame) -> DataFrame:
+        return (
+            a.select("show", "event_ts").union(b.select("show", "event_ts")).join(spark.table("shows_static"), "show")
+        )
+
+    shape = shape_of(spark, both)
+    assert not shape.stateful
+    assert reaches(shape) == (0 * M, 0 * M)
+    assert shape.columns == {"a": ("show", "event_ts"), "b": ("show", "event_ts")}
