@@ -11,7 +11,8 @@ results declares their sinks and returns them by name:
     @app.job(sinks=["plays", "rates"])
     def both(impressions): return {"plays": ..., "rates": ...}
 
-The decorator returns the function unchanged: a job can be called, tested and moved like any other.
+The decorator returns the function unchanged: a job can be called, tested and moved like any other. A
+parameter with a default is not a source: it keeps its default.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ class Job:
 
     def results(self, inputs: Mapping[str, DataFrame]) -> dict[str, DataFrame]:
         """Call the job; answer one DataFrame per output name."""
-        made = self.body(*(inputs[name] for name in self.sources))
+        made = self.body(**{name: inputs[name] for name in self.sources})
         if not isinstance(made, Mapping):
             if self.outputs != (self.name,):
                 raise AppError(
@@ -57,6 +58,12 @@ class Job:
                 f"Job {self.name!r} returned {sorted(made)} but its sinks are {sorted(self.outputs)}",
                 hint="Declare every result with @app.job(sinks=[...]).",
             )
+        for output, value in made.items():
+            if not hasattr(value, "isStreaming"):
+                raise AppError(
+                    f"Job {self.name!r} returned {type(value).__name__} for {output!r}, not a DataFrame",
+                    hint="Does every path through the function return its result?",
+                )
         return dict(made)
 
 
@@ -79,17 +86,22 @@ class App:
         """Register a function as a job; with `sinks`, it returns a dict of results by these names."""
         if body is not None:
             return self._add(body, ())
-        return lambda function: self._add(function, tuple(sinks))
+        named = (sinks,) if isinstance(sinks, str) else tuple(sinks)
+        return lambda function: self._add(function, named)
 
     def _add(self, body: Body, sinks: tuple[str, ...]) -> Body:
         name = body.__name__
         if name in self._jobs:
             raise AppError(f"App {self.name!r} has two jobs named {name!r}", hint="Rename one of the functions.")
+        if len(set(sinks)) < len(sinks):
+            raise AppError(f"Job {name!r} names a sink twice: {list(sinks)}")
         parameters = inspect.signature(body).parameters.values()
-        odd = [p.name for p in parameters if p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
-        if odd or not parameters:
+        odd = [p.name for p in parameters if p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD, p.POSITIONAL_ONLY)]
+        sources = tuple(p.name for p in parameters if p.default is p.empty)
+        if odd or not sources:
             raise AppError(
-                f"Job {name!r} must name each source it reads as a parameter" + (f", not *{odd[0]}" if odd else "")
+                f"Job {name!r} must name each source it reads as a parameter" + (f", not {odd[0]!r}" if odd else ""),
+                hint="For example  def clicks(impressions, playbacks): ...",
             )
-        self._jobs[name] = Job(name, tuple(p.name for p in parameters), sinks or (name,), body)
+        self._jobs[name] = Job(name, sources, sinks or (name,), body)
         return body

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from typing import Any
+
 import click
 
 from rekappa.cli.options import app_argument, json_option, set_option
@@ -27,7 +30,7 @@ def config(app: str, explain: bool, overrides: tuple[str, ...], as_json: bool) -
     bound = queries(loaded.config, load_app(loaded))
     out = output(as_json)
     if explain:
-        rows = [(item.key, item.value, str(item.origin)) for item in settings(loaded)]
+        rows = [(i.key, i.value if as_json else _written(i.value), str(i.origin)) for i in settings(loaded)]
         out.table(f"{loaded.config.app}: {shorter(loaded.file)}", ["key", "value", "origin"], rows)
         return
     if out.is_json:
@@ -43,3 +46,8 @@ def config(app: str, explain: bool, overrides: tuple[str, ...], as_json: bool) -
     sinks = [(q.job, q.output, q.sink, loaded.config.sinks[q.sink].type) for q in bound]
     out.table("Queries", ["job", "output", "sink", "type"], sinks)
     out.message(f"{shorter(loaded.file)} is fine. --explain shows every value.")
+
+
+def _written(value: Any) -> str:
+    """A value as rekappa.yaml would have it."""
+    return value if isinstance(value, str) and value else json.dumps(value, ensure_ascii=False)

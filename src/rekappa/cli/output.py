@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 SECONDS_BETWEEN_LINES = 5.0
-WIDTH_OF_A_PIPE = 160
+WIDTH_OF_A_PIPE = 200
 
 
 class Progress(ABC):
