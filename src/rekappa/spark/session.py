@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from rekappa.config.model import AppConfig, Catalog, Option
 from rekappa.home import Home
 from rekappa.jvm.jars import jars
+from rekappa.jvm.java import use_java
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -55,6 +56,7 @@ def open_session(config: AppConfig, profile: str, home: Home, **overrides: str) 
     """Start (or reuse) Spark under one profile of the app."""
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    use_java()
     from pyspark.sql import SparkSession
 
     chosen = getattr(config.profiles, profile)

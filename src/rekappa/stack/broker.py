@@ -39,7 +39,7 @@ def up(home: Home) -> StackState:
     with _alone(home):
         record = read_record(home) or Record(port=0, controller_port=0, cluster=_cluster_id())
         running = record.running()
-        if running:
+        if running and record.process and _still_serves(record.bootstrap, record.process, home.logs / "broker.log"):
             return running
         record = replace(record, process=None, started=None)
         port = _free_port(record.port)
@@ -158,11 +158,30 @@ def _last_lines(file: Path) -> list[str]:
     return file.read_text(errors="replace").splitlines()[-8:]
 
 
-def _answers(bootstrap: str) -> bool:
+def _still_serves(bootstrap: str, process: Process, log: Path) -> bool:
+    """Whether a broker that was found alive can be used: also one whose `up` was ended before it was ready.
+    One that is dying or stuck is ended."""
+    if _accepts(bootstrap):
+        return True
+    try:
+        _wait_until_ready(bootstrap, process, log)
+    except StackError:
+        process.stop(STOP_PATIENCE)
+        return False
+    return True
+
+
+def _accepts(bootstrap: str) -> bool:
     host, _, port = bootstrap.partition(":")
     try:
         socket.create_connection((host, int(port)), timeout=1).close()
     except OSError:
+        return False
+    return True
+
+
+def _answers(bootstrap: str) -> bool:
+    if not _accepts(bootstrap):
         return False
     from confluent_kafka import KafkaException
     from confluent_kafka.admin import AdminClient
