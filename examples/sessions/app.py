@@ -1,7 +1,7 @@
 """Sessions: playback events of an account, no more than five minutes apart, turned into one row."""
 
 from collections.abc import Iterator
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from pyspark.sql import DataFrame, Row
@@ -12,22 +12,24 @@ from rekappa import App
 
 app = App("sessions")
 
-GAP = timedelta(minutes=5)
-OPEN = StructType.fromDDL("session_start TIMESTAMP, session_end TIMESTAMP, events BIGINT")
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+GAP = timedelta(minutes=5) // timedelta(microseconds=1)
+OPEN = StructType.fromDDL("first BIGINT, last BIGINT, events BIGINT")
 SESSION = StructType.fromDDL("account_id BIGINT, session_start TIMESTAMP, session_end TIMESTAMP, events BIGINT")
 
-Span = tuple[Any, Any, int]
+Span = tuple[int, int, int]
+"""First and last event in microseconds, and how many there were."""
 
 
 def merge(spans: list[Span]) -> list[Span]:
     """Spans that touch or lie within the gap become one. The order of the input does not matter."""
     merged: list[Span] = []
-    for start, end, events in sorted(spans):
-        if merged and start - merged[-1][1] <= GAP:
-            first, last, count = merged[-1]
-            merged[-1] = (first, max(last, end), count + events)
+    for first, last, events in sorted(spans):
+        if merged and first - merged[-1][1] <= GAP:
+            start, end, count = merged[-1]
+            merged[-1] = (start, max(end, last), count + events)
         else:
-            merged.append((start, end, events))
+            merged.append((first, last, events))
     return merged
 
 
@@ -40,7 +42,8 @@ class Sessions(StatefulProcessor):
 
     def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:
         spans = [tuple(span) for span in self.open.get()]
-        spans = merge(spans + [(row.event_ts, row.event_ts, 1) for row in rows])
+        times = [_micros(row.event_ts) for row in rows]
+        spans = merge(spans + [(moment, moment, 1) for moment in times])
         self.open.put(spans)
         self._wake_at(spans)
         return iter(())
@@ -54,8 +57,8 @@ class Sessions(StatefulProcessor):
             self.open.put(still_open)
         else:
             self.open.clear()
-        for start, end, events in closed:
-            yield Row(account_id=key[0], session_start=start, session_end=end, events=events)
+        for first, last, events in closed:
+            yield Row(account_id=key[0], session_start=_moment(first), session_end=_moment(last), events=events)
 
     def _wake_at(self, spans: list[Span]) -> None:
         for timer in list(self.handle.listTimers()):
@@ -69,7 +72,16 @@ class Sessions(StatefulProcessor):
 
 def _closes(span: Span) -> int:
     """When the session is over for certain, in milliseconds."""
-    return int((span[1] + GAP).timestamp() * 1000) + 1
+    return (span[1] + GAP) // 1000 + 1
+
+
+def _micros(moment: datetime) -> int:
+    aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    return (aware - EPOCH) // timedelta(microseconds=1)
+
+
+def _moment(micros: int) -> datetime:
+    return EPOCH + timedelta(microseconds=micros)
 
 
 @app.job

@@ -48,6 +48,7 @@ def test_a_play_counts_for_its_impression_within_ten_minutes(spark: SparkSession
 
 def test_sessions_are_merged_in_whatever_order_their_events_come() -> None:
     merge = load_example("sessions").merge
-    spans = [(at(minute), at(minute), 1) for minute in (0, 4, 9, 15, 19)]
-    assert merge(spans) == merge(spans[::-1]) == [(at(0), at(9), 3), (at(15), at(19), 2)]
-    assert merge(merge([spans[0], spans[2]]) + [spans[1]]) == [(at(0), at(9), 3)]
+    minute = 60_000_000
+    spans = [(at * minute, at * minute, 1) for at in (0, 4, 9, 15, 19)]
+    assert merge(spans) == merge(spans[::-1]) == [(0, 9 * minute, 3), (15 * minute, 19 * minute, 2)]
+    assert merge([*merge([spans[0], spans[2]]), spans[1]]) == [(0, 9 * minute, 3)]

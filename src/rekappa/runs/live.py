@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -22,7 +23,8 @@ from rekappa.runs.record import Kind, Run, State, new_run_id
 from rekappa.runs.store import RunStore
 from rekappa.sinks.registry import open_sink
 from rekappa.sources.open import open_stream
-from rekappa.spark.session import open_session
+from rekappa.spark.session import open_session, plain
+from rekappa.spark.state import PROVIDER, settings, state_store
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -124,8 +126,10 @@ def _start(
     for query, rows, sink, order in built:
         checkpoint = home.checkpoint(config.app, run.id) / query.name
         checkpoint.mkdir(parents=True, exist_ok=True)
+        chosen = config.profiles.live.spark.get(PROVIDER)
         try:
-            handle = start_query(rows, sink, run.id, query.name, checkpoint, trigger, stop)
+            with settings(spark, {PROVIDER: plain(chosen) if chosen else state_store(rows)}):
+                handle = start_query(rows, sink, run.id, query.name, checkpoint, trigger, stop)
         except Exception as error:
             if type(error).__name__ != "AnalysisException":
                 raise
@@ -139,31 +143,23 @@ def _watch(
     store: RunStore, run: Run, home: Home, started: list[_Started], stop: threading.Event, on_progress: OnProgress
 ) -> None:
     """Report and record until every query has ended; one that fails ends the others."""
-    failure: Exception | None = None
     while any(one.reader.query.isActive for one in started):
-        for one in started:
-            if one.reader.query.isActive:
-                one.reader.query.awaitTermination(LOOK) if not stop.is_set() else _wait_for_stop(one)
-            failure = failure or _failure(one)
-        if failure:
+        time.sleep(LOOK)
+        if any(_failure(one) for one in started):
             stop.set()
+        if stop.is_set():
+            _stop_idle(started)
         _report(store, run, home, started, on_progress)
     _report(store, run, home, started, on_progress)
-    failure = failure or next((found for one in started if (found := _failure(one))), None)
-    if failure:
+    if failure := next((found for one in started if (found := _failure(one))), None):
         raise failure
 
 
-def _wait_for_stop(one: _Started) -> None:
-    """Let the batch at work commit; a query that waits for events has none and is stopped at once."""
-    try:
-        if not one.reader.query.status["isTriggerActive"]:
+def _stop_idle(started: list[_Started]) -> None:
+    """A query at work on a batch ends by itself after it; one that waits for events is stopped here."""
+    for one in started:
+        if one.reader.query.isActive and not one.reader.query.status["isTriggerActive"]:
             one.reader.query.stop()
-        else:
-            one.reader.query.awaitTermination(LOOK)
-    except Exception as error:
-        if StopBetweenBatches.__name__ not in str(error):
-            raise
 
 
 def _failure(one: _Started) -> Exception | None:

@@ -13,7 +13,7 @@ from rekappa.sinks.contract import BatchId, Sink
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-    from pyspark.sql.streaming import StreamingQuery
+    from pyspark.sql.streaming.query import StreamingQuery
 
 AVAILABLE_NOW = timedelta(-1)
 """In place of an interval: read what is there, then end."""

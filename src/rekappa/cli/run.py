@@ -1,0 +1,120 @@
+"""`rekappa run`, `runs`, `stop`: live runs."""
+
+from __future__ import annotations
+
+import click
+
+from rekappa.cli.options import app_argument, dry_run_option, json_option, run_argument, set_option
+from rekappa.cli.output import Output, output
+from rekappa.home import Home
+
+
+@click.command()
+@app_argument
+@set_option
+@click.option("--available-now", is_flag=True, help="End when caught up with Kafka.")
+@click.option("--fresh", is_flag=True, help="Begin a new run with empty state instead of continuing the last one.")
+@dry_run_option
+@json_option
+def run(app: str, overrides: tuple[str, ...], available_now: bool, fresh: bool, dry_run: bool, as_json: bool) -> None:
+    """Run APP from its selected sources into its sinks, until stopped.
+
+    Ctrl-C or SIGTERM stops it after the current batch. The same command continues where it was: no event is
+    lost, none is doubled, also after a crash.
+
+    \b
+      rekappa run examples/take_rate
+      rekappa run examples/take_rate --available-now
+      rekappa run examples/take_rate --set profiles.live.trigger='30 seconds'
+    """
+    from rekappa.config.bind import load_app, queries
+    from rekappa.config.load import load
+
+    loaded = load(app, overrides=overrides)
+    bound = load_app(loaded)
+    out = output(as_json)
+    if dry_run:
+        rows = [
+            (query.job, f"{name} <- {source.selected}", f"{query.sink} ({loaded.config.sinks[query.sink].type})")
+            for query in queries(loaded.config, bound)
+            for name, source in loaded.config.sources.items()
+            if name in bound.jobs[query.job].sources
+        ]
+        out.table("Would run", ["job", "source", "sink"], rows)
+        return
+    from rekappa.runs.live import run_live
+    from rekappa.runs.queries import QueryProgress
+    from rekappa.runs.record import Run
+
+    with out.progress(f"{loaded.config.app} live") as line:
+
+        def show(reports: list[QueryProgress]) -> None:
+            line.update(sum(report.rows for report in reports), text="   ".join(_words(one) for one in reports))
+
+        def started(made: Run) -> None:
+            click.echo(f"run {made.id}: Ctrl-C stops it after the current batch", err=True)
+
+        ended = run_live(
+            loaded, bound, Home.locate(), available_now=available_now, fresh=fresh, on_start=started, on_progress=show
+        )
+    _show_run(out, ended.id)
+
+
+def _words(report: object) -> str:
+    from rekappa.runs.queries import QueryProgress
+
+    assert isinstance(report, QueryProgress)
+    mark = f" watermark {report.watermark:%m-%d %H:%M:%S}" if report.watermark else ""
+    late = f" late {report.late_rows:,}" if report.late_rows else ""
+    return f"{report.query}: {report.rows:,} rows {report.rows_per_second:,.0f}/s lag {report.lag:,}{mark}{late}"
+
+
+def _show_run(out: Output, run_id: str) -> None:
+    from rekappa.runs.store import RunStore
+
+    found = RunStore.open(Home.locate()).run(run_id)
+    if out.is_json:
+        out.document(found)
+        return
+    out.record({"run": found.id, "state": found.state, "app": found.app}, title="Run")
+    columns = ["query", "batch", "rows", "rows per second", "lag", "watermark", "late rows"]
+    keys = ["query", "batch", "rows", "rows_per_second", "lag", "watermark", "late_rows"]
+    out.table("", columns, [[query.get(key) for key in keys] for query in found.progress.get("queries", [])])
+
+
+@click.command()
+@click.argument("run", required=False)
+@click.option("--app", default=None, help="Only the runs of this app.")
+@json_option
+def runs(run: str | None, app: str | None, as_json: bool) -> None:
+    """List runs, newest first; with RUN, show that one."""
+    from rekappa.runs.store import RunStore
+
+    out = output(as_json)
+    if run is not None:
+        _show_run(out, run)
+        return
+    found = RunStore.open(Home.locate()).runs(app)
+    if out.is_json:
+        out.document(found)
+        return
+    rows = [(one.id, one.app, one.kind, one.state, one.created, one.ended, one.error) for one in found]
+    out.table("Runs", ["run", "app", "kind", "state", "created", "ended", "error"], rows)
+
+
+@click.command()
+@run_argument
+@dry_run_option
+@json_option
+def stop(run: str, dry_run: bool, as_json: bool) -> None:
+    """Stop RUN after its current batch, and wait until it has."""
+    from rekappa.runs.stopping import stop_run
+    from rekappa.runs.store import RunStore
+
+    out = output(as_json)
+    store = RunStore.open(Home.locate())
+    found = store.run(run)
+    if dry_run:
+        out.record({"run": found.id, "state": found.state, "would_stop_process": found.pid})
+        return
+    _show_run(out, stop_run(store, found.id).id)
