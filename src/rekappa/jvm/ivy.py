@@ -16,6 +16,8 @@ from rekappa.jvm.java import java
 TYPES = ("jar", "bundle")
 _PATTERN = "[conf]/[artifact]-[revision](-[classifier]).[ext]"
 _NAMED = 8
+# Java waits for ever by default: a network that swallows packets would look like work.
+_PATIENCE = ("-Dsun.net.client.defaultConnectTimeout=15000", "-Dsun.net.client.defaultReadTimeout=60000")
 
 
 def declared(ivy_file: Path, conf: str) -> list[str]:
@@ -46,7 +48,7 @@ def _ivy_jar() -> Path:
 def retrieve(ivy_file: Path, confs: Sequence[str], into: Path, ivy_cache: Path, types: Sequence[str] = TYPES) -> None:
     """Resolve and copy every artifact to `into/<conf>/`. `REKAPPA_IVY_SETTINGS` may name an ivysettings.xml,
     for a machine whose artifacts come from a mirror. Refuses with what was missing."""
-    command: list[str | Path] = [java(), "-cp", _ivy_jar(), "org.apache.ivy.Main"]
+    command: list[str | Path] = [java(), *_PATIENCE, "-cp", _ivy_jar(), "org.apache.ivy.Main"]
     settings = os.environ.get("REKAPPA_IVY_SETTINGS")
     command += ["-settings", settings] if settings else []
     command += ["-ivy", ivy_file, "-cache", ivy_cache, "-confs", *confs, "-types", *types]
