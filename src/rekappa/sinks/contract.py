@@ -65,6 +65,9 @@ class Sink(ABC):
     def prepare(self, spark: SparkSession, schema: StructType) -> None:
         """Called once before a run writes: create what is missing, refuse what does not fit. May be repeated."""
 
+    def expect(self, schema: StructType) -> None:  # noqa: B027
+        """Tell a sink that stores no schema (Kafka) what columns to read. Touches nothing; `prepare` implies it."""
+
     @abstractmethod
     def write(self, rows: DataFrame, batch: BatchId) -> None:
         """Write one batch. Called again with the same batch after a crash: that call changes nothing."""

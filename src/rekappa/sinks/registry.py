@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from rekappa.config.model import AppConfig
     from rekappa.home import Home
     from rekappa.sinks.contract import Sink
+    from rekappa.sinks.service import Service
 
 
 def open_sink(name: str, config: AppConfig, home: Home, run_cap: float | None = None) -> Sink:
@@ -55,4 +56,36 @@ def _open(name: str, config: AppConfig, home: Home) -> Sink:
                 event_time=spec.event_time,
                 partition_by=spec.partition_by or None,
             )
-    raise ConfigError(f"Cannot open sink {name!r}: type {spec.type} is not supported")
+        case model.KafkaSink():
+            from rekappa.sinks.kafka import KafkaSink
+            from rekappa.sources.kafka import cluster_options
+
+            options = cluster_options(config, spec.cluster, home)
+            return KafkaSink(name, spec.topic, options, home.root / "sinks" / name, spec.key, spec.event_time)
+        case model.HiveSink():
+            from rekappa.sinks.hive import HiveSink
+
+            return HiveSink(name, spec.database, spec.table, spec.partition_by, spec.key, spec.event_time)
+        case _:
+            from rekappa.sinks.service import ServiceSink
+
+            return ServiceSink(name, _service(spec), spec.key, spec.event_time)
+
+
+def _service(spec: model.PostgresSink | model.CassandraSink | model.OpenSearchSink) -> Service:
+    password = spec.password.get_secret_value() if spec.password else None
+    match spec:
+        case model.PostgresSink():
+            from rekappa.sinks.postgres import Postgres
+
+            return Postgres(
+                spec.host, spec.port, spec.database, spec.table, spec.key, spec.event_time, spec.user, password
+            )
+        case model.CassandraSink():
+            from rekappa.sinks.cassandra import Cassandra
+
+            return Cassandra(spec.hosts, spec.port, spec.keyspace, spec.table, spec.key, spec.user, password)
+        case model.OpenSearchSink():
+            from rekappa.sinks.opensearch import OpenSearch
+
+            return OpenSearch(spec.url, spec.index, spec.key, spec.event_time, spec.user, password)

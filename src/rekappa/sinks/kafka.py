@@ -1,0 +1,181 @@
+"""Kafka: one JSON message per row, with headers that tell run, query and batch.
+
+Before a batch, the sink notes in the project folder where the topic ends. A retry of that batch reads what is there
+from that point on, and sends only the messages that are missing. What this can't cover: a retry from another
+project folder, or while a task of the killed run still sends; then messages may appear twice, with equal headers.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rekappa.errors import SinkError
+from rekappa.rate import paced
+from rekappa.sinks.contract import BatchId, Rerun, Sink, in_window
+from rekappa.sinks.fit import require_columns
+from rekappa.sinks.parquet import folder_name
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+    from rekappa.timeline import Window
+
+RUN, QUERY, BATCH = "rekappa-run", "rekappa-query", "rekappa-batch"
+_TIMES = {"timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX", "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS"}
+
+
+class KafkaSink(Sink):
+    rerun = Rerun.APPEND_ONLY
+
+    def __init__(
+        self,
+        name: str,
+        topic: str,
+        options: dict[str, str],
+        notes: Path,
+        key: tuple[str, ...] = (),
+        event_time: str | None = None,
+    ) -> None:
+        self.name = name
+        self.topic = topic
+        self.key = key
+        self.event_time = event_time
+        self._options = options
+        self._notes = notes
+        self._schema: StructType | None = None
+
+    def expect(self, schema: StructType) -> None:
+        self._schema = schema
+
+    def prepare(self, spark: SparkSession, schema: StructType) -> None:
+        require_columns(schema, self.key, "key", self.name)
+        require_columns(schema, (self.event_time,) if self.event_time else (), "event_time", self.name)
+        self.expect(schema)
+        jvm: Any = spark._jvm
+        with_admin = _Admin(jvm, self._options)
+        try:
+            with_admin.create(self.topic)
+        finally:
+            with_admin.close()
+
+    def write(self, rows: DataFrame, batch: BatchId) -> None:
+        from pyspark.sql import functions as F
+
+        spark = rows.sparkSession
+        note = self._notes / f"{folder_name(BatchId(batch.run, batch.query, 0))[:-2]}.json"
+        known = json.loads(note.read_text()) if note.exists() else None
+        if known is not None and known["batch"] > batch.number:
+            return
+        messages = self._messages(rows)
+        if known is not None and known["batch"] == batch.number:
+            messages = messages.exceptAll(self._sent(spark, known["end"], batch))
+        else:
+            self._note(note, batch.number, self._ends(spark))
+        header = [(RUN, batch.run), (QUERY, batch.query), (BATCH, str(batch.number))]
+        headers = F.array(
+            *(F.struct(F.lit(key).alias("key"), F.lit(value).cast("binary").alias("value")) for key, value in header)
+        )
+        sent = paced(messages.withColumn("headers", headers), self.pace(spark))
+        sent.write.format("kafka").options(**self._options).option("topic", self.topic).save()
+
+    def _messages(self, rows: DataFrame) -> DataFrame:
+        from pyspark.sql import functions as F
+
+        whole = F.to_json(
+            F.struct(*(F.col(f"`{name}`") for name in rows.columns)), {"ignoreNullFields": "false", **_TIMES}
+        )
+        key = F.lit(None).cast("string")
+        if len(self.key) == 1:
+            key = F.col(self.key[0]).cast("string")
+        elif self.key:
+            key = F.to_json(F.struct(*(F.col(f"`{name}`") for name in self.key)), _TIMES)
+        return rows.select(key.cast("binary").alias("key"), whole.cast("binary").alias("value"))
+
+    def _sent(self, spark: SparkSession, since: dict[str, int], batch: BatchId) -> DataFrame:
+        """The messages of this batch that an earlier attempt sent."""
+        from pyspark.sql import functions as F
+
+        found = self._load(spark, json.dumps({self.topic: since}))
+        for header, value in ((RUN, batch.run), (QUERY, batch.query), (BATCH, str(batch.number))):
+            found = found.where(F.exists("headers", _is(header, value)))
+        return found.select("key", "value")
+
+    def _load(self, spark: SparkSession, starting: str = "earliest") -> DataFrame:
+        reader = spark.read.format("kafka").options(**self._options).option("subscribe", self.topic)
+        return reader.option("startingOffsets", starting).option("includeHeaders", "true").load()
+
+    def _ends(self, spark: SparkSession) -> dict[str, int]:
+        admin = _Admin(spark._jvm, self._options)
+        try:
+            return admin.ends(self.topic)
+        finally:
+            admin.close()
+
+    @staticmethod
+    def _note(path: Path, number: int, ends: dict[str, int]) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        fresh = path.with_suffix(".new")
+        fresh.write_text(json.dumps({"version": 1, "batch": number, "end": ends}))
+        fresh.replace(path)
+
+    def read(self, spark: SparkSession, window: Window | None = None) -> DataFrame | None:
+        """The messages as rows; None until the sink was told its columns (`prepare` or `expect`)."""
+        from pyspark.sql import functions as F
+
+        if self._schema is None:
+            return None
+        value = F.from_json(F.col("value").cast("string"), self._schema, _TIMES)
+        rows = self._load(spark).select(value.alias("row")).select("row.*")
+        return in_window(rows, self.event_time, window, self.name)
+
+
+def _is(header: str, value: str) -> Any:
+    from pyspark.sql import functions as F
+
+    return lambda one: (one["key"] == F.lit(header)) & (one["value"] == F.lit(value).cast("binary"))
+
+
+class _Admin:
+    """Kafka's Java admin client, which takes the same settings as Spark's Kafka source."""
+
+    def __init__(self, jvm: Any, options: dict[str, str]) -> None:
+        settings = jvm.java.util.Properties()
+        for option, value in options.items():
+            if option.startswith("kafka."):
+                settings.setProperty(option.removeprefix("kafka."), value)
+        settings.setProperty("default.api.timeout.ms", "20000")
+        self._jvm = jvm
+        self._admin = jvm.org.apache.kafka.clients.admin.AdminClient.create(settings)
+
+    def _partitions(self, topic: str) -> int | None:
+        if topic not in set(self._admin.listTopics().names().get()):
+            return None
+        described = self._admin.describeTopics([topic]).allTopicNames().get()
+        return int(described.get(topic).partitions().size())
+
+    def create(self, topic: str) -> None:
+        """Create the topic with the broker's defaults unless it is there."""
+        from py4j.protocol import Py4JJavaError
+
+        try:
+            if self._partitions(topic) is None:
+                none = self._jvm.java.util.Optional.empty()
+                new = self._jvm.org.apache.kafka.clients.admin.NewTopic(topic, none, none)
+                self._admin.createTopics([new]).all().get()
+        except Py4JJavaError as error:
+            reason = str(error.java_exception.getMessage()).splitlines()[0]
+            raise SinkError(f"Cannot prepare Kafka topic {topic!r}: {reason}") from None
+
+    def ends(self, topic: str) -> dict[str, int]:
+        """Where each partition ends now."""
+        latest = self._jvm.org.apache.kafka.clients.admin.OffsetSpec.latest()
+        kind = self._jvm.org.apache.kafka.common.TopicPartition
+        asked = {kind(topic, number): latest for number in range(self._partitions(topic) or 0)}
+        found = self._admin.listOffsets(self._jvm.java.util.HashMap(asked)).all().get()
+        return {str(place.partition()): int(end.offset()) for place, end in dict(found).items()}
+
+    def close(self) -> None:
+        self._admin.close()

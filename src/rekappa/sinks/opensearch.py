@@ -1,0 +1,181 @@
+"""OpenSearch, and Elasticsearch through its compatible API: one document per key.
+
+The document's id is made from the key, so that writing a row again replaces it. An index that we create
+remembers Spark's types in its mapping's `_meta`; decimals are kept as text, timestamps as ISO 8601 to the microsecond.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+from rekappa.errors import SinkError
+from rekappa.sinks.clients import client
+from rekappa.sinks.fit import require_fit
+from rekappa.sinks.service import Service, schema_of
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+    from rekappa.timeline import Window
+
+_ID_BYTES = 512
+_TYPES = {
+    "tinyint": "byte", "smallint": "short", "int": "integer", "bigint": "long", "float": "float", "double": "double",
+    "boolean": "boolean", "string": "keyword", "binary": "binary", "date": "date", "timestamp": "date",
+    "timestamp_ntz": "date",
+}  # fmt: skip
+_BACK = {
+    "byte": "tinyint", "short": "smallint", "integer": "int", "long": "bigint", "float": "float", "double": "double",
+    "boolean": "boolean", "keyword": "string", "text": "string", "binary": "binary", "date": "timestamp",
+}  # fmt: skip
+
+
+def document_id(key: tuple[str, ...], row: dict[str, Any]) -> str:
+    """The same key gives the same id; one that is too long for the server is hashed."""
+    values = [_json(row[column]) for column in key]
+    written = str(values[0]) if len(values) == 1 else json.dumps(values, ensure_ascii=False)
+    return written if len(written.encode()) <= _ID_BYTES else hashlib.sha256(written.encode()).hexdigest()
+
+
+def _json(value: Any) -> Any:
+    if isinstance(value, datetime):
+        return value.astimezone(UTC).isoformat().replace("+00:00", "Z") if value.tzinfo else value.isoformat()
+    if isinstance(value, date):
+        return value.isoformat()
+    if isinstance(value, Decimal):
+        return str(value)
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
+    if isinstance(value, dict):
+        return {name: _json(one) for name, one in value.items()}
+    return [_json(one) for one in value] if isinstance(value, list) else value
+
+
+def _python(value: Any, kind: str) -> Any:
+    """A value from a document as Spark's type of its column wants it."""
+    if value is None:
+        return None
+    if kind in ("timestamp", "timestamp_ntz"):
+        moment = datetime.fromtimestamp(value / 1000, UTC) if isinstance(value, int) else datetime.fromisoformat(value)
+        return moment if kind == "timestamp_ntz" or moment.tzinfo else moment.replace(tzinfo=UTC)
+    if kind == "date":
+        return date.fromisoformat(value)
+    if kind.startswith("decimal"):
+        return Decimal(str(value))
+    return base64.b64decode(value) if kind == "binary" else value
+
+
+@dataclass(frozen=True, slots=True)
+class OpenSearch(Service):
+    url: str
+    index: str
+    key: tuple[str, ...]
+    event_time: str | None = None
+    user: str | None = None
+    password: str | None = field(default=None, repr=False)
+
+    def _client(self) -> Any:
+        library = client("opensearchpy", "opensearch")
+        login = (self.user, self.password) if self.user else None
+        return library.OpenSearch(self.url, http_auth=login, timeout=60, max_retries=3, retry_on_timeout=True)
+
+    def _mapping(self, search: Any) -> dict[str, Any] | None:
+        """The index's mapping, None when there is no such index."""
+        errors = client("opensearchpy.exceptions", "opensearch")
+        try:
+            return dict(next(iter(search.indices.get_mapping(index=self.index).values()))["mappings"])
+        except errors.NotFoundError:
+            return None
+        except errors.ConnectionError as error:
+            raise SinkError(
+                f"Cannot reach OpenSearch at {self.url}: {type(error).__name__}",
+                hint="Check url, user and password of the sink, and that the server is up.",
+            ) from None
+
+    def prepare(self, schema: StructType) -> None:
+        search = self._client()
+        mapping = self._mapping(search)
+        if mapping is not None:
+            require_fit(schema, self._typed(mapping), f"OpenSearch index {self.index}")
+            return
+        fields = {}
+        for one in schema:
+            kind = one.dataType.simpleString()
+            if kind.startswith("decimal"):
+                fields[one.name] = {"type": "keyword"}
+            elif kind in _TYPES:
+                fields[one.name] = {"type": _TYPES[kind]}
+        body = {"mappings": {"_meta": {"rekappa": {"schema": schema.json()}}, "properties": fields}}
+        search.indices.create(index=self.index, body=body)
+
+    @staticmethod
+    def _typed(mapping: dict[str, Any]) -> StructType:
+        from pyspark.sql.types import StructType
+
+        remembered = mapping.get("_meta", {}).get("rekappa", {}).get("schema")
+        if remembered:
+            return StructType.fromJson(json.loads(remembered))
+        columns = mapping.get("properties", {}).items()
+        return schema_of({name: _BACK.get(one.get("type", ""), "string") for name, one in columns})
+
+    def schema(self) -> StructType:
+        search = self._client()
+        mapping = self._mapping(search)
+        if mapping is None:
+            raise SinkError(f"Cannot read OpenSearch index {self.index}: it does not exist")
+        # What was written is found only after a refresh.
+        search.indices.refresh(index=self.index)
+        return self._typed(mapping)
+
+    def upsert(self, batches: Iterable[Any]) -> int:
+        return self._bulk(
+            {"_op_type": "index", "_index": self.index, "_id": document_id(self.key, row), "_source": _json(row)}
+            for batch in batches
+            for row in batch.to_pylist()
+        )
+
+    def delete(self, batches: Iterable[Any]) -> int:
+        return self._bulk(
+            {"_op_type": "delete", "_index": self.index, "_id": document_id(self.key, row)}
+            for batch in batches
+            for row in batch.to_pylist()
+        )
+
+    def _bulk(self, actions: Iterable[dict[str, Any]]) -> int:
+        helpers = client("opensearchpy.helpers", "opensearch")
+        done = 0
+        for worked, said in helpers.streaming_bulk(
+            self._client(), actions, chunk_size=1000, raise_on_error=False, max_retries=3
+        ):
+            ((action, answer),) = said.items()
+            if not worked and not (action == "delete" and answer.get("status") == 404):
+                reason = answer.get("error", {})
+                what = reason.get("reason") if isinstance(reason, dict) else reason
+                raise SinkError(f"Cannot {action} document {answer.get('_id')!r} in index {self.index}: {what}")
+            done += 1
+        return done
+
+    def parts(self, wanted: int) -> int:
+        """One part per shard."""
+        settings = self._client().indices.get_settings(index=self.index)
+        return int(next(iter(settings.values()))["settings"]["index"]["number_of_shards"])
+
+    def read(self, part: int, parts: int, window: Window | None) -> Iterator[dict[str, Any]]:
+        search = self._client()
+        kinds = {one.name: one.dataType.simpleString() for one in self._typed(self._mapping(search) or {})}
+        query: dict[str, Any] = {"match_all": {}}
+        if window is not None and self.event_time:
+            bounds = {"gte": window.start.isoformat(), "lt": window.end.isoformat()}
+            query = {"range": {self.event_time: bounds}}
+        helpers = client("opensearchpy.helpers", "opensearch")
+        for hit in helpers.scan(
+            search, query={"query": query}, index=self.index, size=2000, preference=f"_shards:{part}"
+        ):
+            yield {name: _python(hit["_source"].get(name), kind) for name, kind in kinds.items()}

@@ -1,0 +1,139 @@
+"""Sinks that upsert by key into a service, written to by Spark's tasks through the service's own client.
+
+A `Service` is a small frozen value with the address and the credentials. It travels to the tasks inside their
+pickled function, so no secret appears in a plan, a log line or a process list.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal
+
+from rekappa.rate import Pace
+from rekappa.sinks.contract import BatchId, Rerun, Sink, in_window
+from rekappa.sinks.fit import require_columns
+from rekappa.sinks.keys import newest_per_key, refused
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+    from rekappa.timeline import Window
+
+Action = Literal["upsert", "delete"]
+
+
+class Service(ABC):
+    """A server that holds rows by key. `prepare` and `schema` run in the driver, the rest in tasks."""
+
+    @abstractmethod
+    def prepare(self, schema: StructType) -> None:
+        """Create what is missing; refuse a table that the rows, or the key, do not fit."""
+
+    @abstractmethod
+    def schema(self) -> StructType:
+        """The columns that `read` answers. Refuses when there is nothing to read."""
+
+    @abstractmethod
+    def upsert(self, batches: Iterable[Any]) -> int:
+        """Write Arrow batches, each row replacing the one of its key; answer how many rows."""
+
+    @abstractmethod
+    def delete(self, batches: Iterable[Any]) -> int:
+        """Remove the rows whose keys these Arrow batches hold (key columns only)."""
+
+    @abstractmethod
+    def parts(self, wanted: int) -> int:
+        """Into how many parts a read may be split, `wanted` if the service does not care."""
+
+    @abstractmethod
+    def read(self, part: int, parts: int, window: Window | None) -> Iterator[dict[str, Any]]:
+        """The rows of one part, as Python values; may answer more than the window."""
+
+    def as_stored(self, rows: DataFrame) -> DataFrame:
+        """See `Sink.as_stored`."""
+        return rows
+
+
+def _send(service: Service, action: Action, pace: Pace | None, batches: Iterable[Any]) -> Iterator[Any]:
+    import pyarrow as pa
+
+    done = getattr(service, action)(pace.through(batches) if pace else batches)
+    yield pa.RecordBatch.from_pydict({"rows": pa.array([done], pa.int64())})
+
+
+def send(rows: DataFrame, service: Service, action: Action, pace: Pace | None) -> int:
+    """Let every task send its rows; answer how many were sent."""
+    sent = rows.mapInArrow(partial(_send, service, action, pace), "rows BIGINT")
+    return sum(row.rows for row in sent.collect())
+
+
+def _fetch(
+    service: Service, parts: int, window: Window | None, schema: Any, size: int, batches: Iterable[Any]
+) -> Iterator[Any]:
+    import pyarrow as pa
+
+    for batch in batches:
+        for part in batch.column(0).to_pylist():
+            held: list[dict[str, Any]] = []
+            for row in service.read(part, parts, window):
+                held.append(row)
+                if len(held) == size:
+                    yield pa.RecordBatch.from_pylist(held, schema=schema)
+                    held = []
+            if held:
+                yield pa.RecordBatch.from_pylist(held, schema=schema)
+
+
+class ServiceSink(Sink):
+    """A keyed sink over any `Service`."""
+
+    rerun = Rerun.IDEMPOTENT
+
+    def __init__(self, name: str, service: Service, key: tuple[str, ...], event_time: str | None = None) -> None:
+        self.name = name
+        self.service = service
+        self.key = key
+        self.event_time = event_time
+
+    def prepare(self, spark: SparkSession, schema: StructType) -> None:
+        require_columns(schema, self.key, "key", self.name)
+        require_columns(schema, (self.event_time,) if self.event_time else (), "event_time", self.name)
+        self.service.prepare(schema)
+
+    def write(self, rows: DataFrame, batch: BatchId) -> None:
+        """Upserts are their own protection: the same rows again leave the same content."""
+        try:
+            send(newest_per_key(rows, self.key, self.event_time), self.service, "upsert", self.pace(rows.sparkSession))
+        except Exception as error:
+            raise refused(error, self.name) from error
+
+    def read(self, spark: SparkSession, window: Window | None = None) -> DataFrame:
+        from pyspark.sql.pandas.types import to_arrow_schema
+
+        schema = self.service.schema()
+        parts = self.service.parts(spark.sparkContext.defaultParallelism)
+        fetch = partial(_fetch, self.service, parts, window, to_arrow_schema(schema), 4096)
+        rows = spark.range(0, parts, 1, parts).mapInArrow(fetch, schema)
+        return in_window(rows, self.event_time, window, self.name)
+
+    def as_stored(self, rows: DataFrame) -> DataFrame:
+        return self.service.as_stored(rows)
+
+
+def as_json(value: Any) -> Any:
+    """A nested value as JSON text, None as None: for services without nested types."""
+    if value is None:
+        return None
+    import json
+
+    return json.dumps(value, default=str, ensure_ascii=False, separators=(",", ":"))
+
+
+def schema_of(columns: dict[str, str]) -> StructType:
+    """A schema from column names and Spark's names of their types."""
+    from pyspark.sql.types import DataType, StructField, StructType
+
+    return StructType([StructField(name, DataType.fromDDL(kind)) for name, kind in columns.items()])
