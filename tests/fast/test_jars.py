@@ -10,7 +10,7 @@ import pytest
 from rekappa.errors import SetupError
 from rekappa.jvm import manifest
 from rekappa.jvm.cache import cache_folder
-from rekappa.jvm.ivy import declared, missing_in
+from rekappa.jvm.ivy import cause_in, declared, missing_in
 from rekappa.jvm.jars import CONFS, IVY_FILE, jars
 
 IVY_OUTPUT = """
@@ -21,6 +21,7 @@ IVY_OUTPUT = """
 \t\t:: org.apache.kafka#kafka-clients;3.9.1: not found
 \t\t:: org.xerial#sqlite-jdbc;3.50.3.0: not found
 \t\t:: org.xerial#sqlite-jdbc;3.50.3.0: not found
+\tServer access error at url https://example.org/a.pom (java.net.UnknownHostException: example.org)
 \t\t[FAILED     ] org.pcollections#pcollections;4.0.2!pcollections.jar: timed out (0ms)
 """
 
@@ -44,6 +45,8 @@ def test_what_ivy_could_not_get_is_named_once() -> None:
         "org.xerial:sqlite-jdbc:3.50.3.0",
         "org.pcollections:pcollections:4.0.2",
     ]
+    assert cause_in(IVY_OUTPUT) == "UnknownHostException: example.org"
+    assert cause_in("") is None
 
 
 def test_a_named_folder_is_used_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

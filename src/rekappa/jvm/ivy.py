@@ -36,6 +36,12 @@ def missing_in(output: str) -> list[str]:
     return list(dict.fromkeys(":".join(parts) for parts in [*unresolved, *failed]))
 
 
+def cause_in(output: str) -> str | None:
+    """Why Ivy could not reach the registry, in Java's words, if it said so."""
+    found = re.search(r"Server access error at url \S+ \((?:[\w.]+\.)?(.+)\)", output)
+    return found[1] if found else None
+
+
 def _ivy_jar() -> Path:
     found = find_spec("pyspark")
     folder = Path(found.origin).parent / "jars" if found and found.origin else None
@@ -56,11 +62,13 @@ def retrieve(ivy_file: Path, confs: Sequence[str], into: Path, ivy_cache: Path, 
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode == 0:
         return
-    missing = missing_in(done.stdout + done.stderr)
+    said = done.stdout + done.stderr
+    missing, cause = missing_in(said), cause_in(said)
     if not missing:
         last = "\n".join((done.stderr or done.stdout).strip().splitlines()[-5:])
         raise SetupError(f"Cannot resolve {ivy_file}: Ivy ended with {done.returncode}:\n{last}")
     rest = f" and {len(missing) - _NAMED} more" if len(missing) > _NAMED else ""
+    rest += f" ({cause})" if cause else ""
     raise SetupError(
         f"Cannot download the jars of {ivy_file}: missing {', '.join(missing[:_NAMED])}{rest}",
         hint="check the network, or set REKAPPA_JARS to a folder with "

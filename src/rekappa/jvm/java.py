@@ -20,11 +20,15 @@ from rekappa.jvm.cache import cache_folder
 OLDEST = 17
 
 # Spark's launcher asks for a module that the packaged runtime does not have and that Spark does not need.
+# The runtime trusts only the authorities it was packaged with; the machine's own list, where there is one for Java,
+# knows those of a company's network too.
 _WRAPPER = """#!/bin/sh
 for argument do
   shift
   [ "$argument" = --add-modules=jdk.incubator.vector ] || set -- "$@" "$argument"
 done
+trusted=/etc/ssl/certs/java/cacerts
+[ -r "$trusted" ] && set -- "-Djavax.net.ssl.trustStore=$trusted" "$@"
 exec {java} "$@"
 """
 
