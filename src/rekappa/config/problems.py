@@ -63,16 +63,22 @@ def translated(
 ) -> list[Problem]:
     """Pydantic's errors in our words: its own quote the input, which may be a secret."""
     made: dict[tuple[str, str], Problem] = {}
-    for item in found:
+    misspelt: set[str] = set()
+    # Unknown keys first: one that is close to a missing key explains why that one is missing.
+    for item in sorted(found, key=lambda item: item["type"] != "extra_forbidden"):
         path = walk(item, values)
-        text, hint = _words(item, path, values)
+        text, hint = _words(item, path)
+        if item["type"] == "extra_forbidden":
+            misspelt.add(f"{path[:-1]} {hint}")
+        elif item["type"] == "missing" and f"{path[:-1]} Did you mean {path[-1]!r}?" in misspelt:
+            continue
         # A value that fits no member of a union has one error per member: one is enough.
         key = (dotted(path), "" if item["type"].endswith(("_type", "_parsing")) else text)
         made.setdefault(key, Problem(place(path, origins, name), f"{dotted(path) or 'the file'} {text}", hint))
     return list(made.values())
 
 
-def _words(item: Mapping[str, Any], path: Path, values: Any) -> tuple[str, str | None]:
+def _words(item: Mapping[str, Any], path: Path) -> tuple[str, str | None]:
     kind, context, given = item["type"], item.get("ctx") or {}, item.get("input")
     value = MASK if is_secret(path) else repr(_short(shown(path, given)))
     if kind == "extra_forbidden":

@@ -1,0 +1,91 @@
+"""An app and its jobs: what may be declared, and what a job may return."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+import rekappa
+from rekappa import App
+from rekappa.errors import AppError
+
+
+def frame(name: str) -> Any:
+    """Enough of a DataFrame for a job that does not compute."""
+    return SimpleNamespace(isStreaming=True, name=name)
+
+
+def test_the_public_surface_is_what_it_says() -> None:
+    assert rekappa.__all__ == ["App", "RekappaError", "__version__"]
+    for name in rekappa.__all__:
+        assert hasattr(rekappa, name)
+
+
+def test_parameters_are_sources_and_the_function_stays_a_function() -> None:
+    app = App("a")
+
+    @app.job
+    def joined(left: Any, *, right: Any, limit: int = 3) -> Any:
+        """Join them."""
+        return frame(f"{left.name}+{right.name}+{limit}")
+
+    job = app.jobs["joined"]
+    assert job.sources == ("left", "right")
+    assert job.outputs == ("joined",)
+    assert job.doc == "Join them."
+    assert joined(frame("l"), right=frame("r"), limit=1).name == "l+r+1"
+    assert job.results({"left": frame("l"), "right": frame("r")})["joined"].name == "l+r+3"
+
+
+def test_several_results_by_name() -> None:
+    app = App("a")
+
+    @app.job(sinks=["plays", "rates"])
+    def both(events: Any) -> dict[str, Any]:
+        return {"plays": events, "rates": events}
+
+    assert set(app.jobs["both"].results({"events": frame("e")})) == {"plays", "rates"}
+
+
+@pytest.mark.parametrize(
+    ("made", "words"),
+    [
+        (frame("x"), "returned one"),
+        ({"plays": frame("x")}, "its sinks are"),
+        ({"plays": frame("x"), "rates": None}, "NoneType for 'rates'"),
+    ],
+)
+def test_results_that_do_not_fit_are_refused(made: Any, words: str) -> None:
+    app = App("a")
+
+    @app.job(sinks=["plays", "rates"])
+    def both(events: Any) -> Any:
+        return made
+
+    with pytest.raises(AppError, match=words):
+        app.jobs["both"].results({"events": frame("e")})
+
+
+def test_a_job_that_forgets_to_return_is_named() -> None:
+    app = App("a")
+
+    @app.job
+    def silent(events: Any) -> None: ...
+
+    with pytest.raises(AppError, match="'silent' returned NoneType"):
+        app.jobs["silent"].results({"events": frame("e")})
+
+
+def test_jobs_that_can_not_be_bound_are_refused_when_declared() -> None:
+    app = App("a")
+    with pytest.raises(AppError, match="name each source"):
+        app.job(lambda: None)
+    with pytest.raises(AppError, match="not 'rest'"):
+        app.job(lambda *rest: None)
+    with pytest.raises(AppError, match="a sink twice"):
+        app.job(sinks=["x", "x"])(lambda events: None)
+    app.job(lambda events: None)
+    with pytest.raises(AppError, match="two jobs named"):
+        app.job(lambda other: None)

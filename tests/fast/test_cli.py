@@ -1,0 +1,169 @@
+"""The command line's frame: help, suggestions, refusals, surprises; never a traceback."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner, Result
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from rekappa import __version__
+from rekappa.cli import main as frame
+from rekappa.cli.main import COMMANDS, Entry, main
+from rekappa.cli.reference import commands, reference
+from rekappa.errors import RunError, SinkError
+
+APP = """\
+from rekappa import App
+
+app = App("shop")
+
+
+@app.job
+def totals(clicks):
+    return clicks
+"""
+CONFIG = """\
+app: shop
+sources:
+  clicks:
+    schema: id BIGINT, event_ts TIMESTAMP
+    event_time: event_ts
+    candidates: {live: {type: kafka, topic: clicks}}
+sinks:
+  totals: {type: "null"}
+"""
+
+
+@pytest.fixture
+def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "shop").mkdir()
+    (tmp_path / "shop" / "rekappa.yaml").write_text(CONFIG)
+    (tmp_path / "shop" / "app.py").write_text(APP)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("REKAPPA_HOME", str(tmp_path / ".rekappa"))
+    monkeypatch.delenv("REKAPPA_DEBUG", raising=False)
+    return tmp_path / "shop"
+
+
+def call(*words: str) -> Result:
+    return CliRunner().invoke(main, list(words))
+
+
+def test_help_lists_every_command_under_its_section() -> None:
+    told = call("--help")
+    assert told.exit_code == 0
+    for name in main.list_commands(click.Context(main)):
+        assert f"  {name} " in told.output
+        assert COMMANDS[name].section + ":" in told.output
+    assert call("--version").output.strip() == f"rekappa, version {__version__}"
+
+
+@pytest.mark.parametrize("words", list(commands()), ids=" ".join)
+def test_every_command_has_help_and_json(words: tuple[str, ...]) -> None:
+    told = call(*words, "--help")
+    assert told.exit_code == 0, told.output
+    assert told.output.startswith("Usage:")
+    if "COMMAND [ARGS]" not in told.output:
+        assert "--json" in told.output
+
+
+def test_the_reference_page_is_the_commands_own() -> None:
+    page = Path(__file__).parents[2] / "docs" / "cli.md"
+    if not page.is_file():
+        pytest.skip("docs/cli.md is written when the commands are complete")
+    assert page.read_text() == reference(), "run  python -m rekappa.cli.reference > docs/cli.md"
+
+
+def test_an_unknown_command_suggests_the_nearest() -> None:
+    told = call("confg")
+    assert told.exit_code == 2
+    assert told.stderr == "error: There is no command 'confg'\nhint: Did you mean `rekappa config`?\n"
+    assert told.stdout == ""
+
+
+def test_a_command_whose_module_is_missing_does_not_exist(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(COMMANDS, "later", Entry("Apps", "rekappa.cli.later:later", "Not yet."))
+    assert "later" not in call("--help").output
+    assert call("later").exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "words"),
+    [
+        (RunError("Cannot find run 'x'", hint="List them: rekappa runs"), 2, "error: Cannot find run 'x'\nhint: List"),
+        (SinkError("Cannot write"), 1, "error: Cannot write\n"),
+        (KeyboardInterrupt(), 130, "interrupted"),
+        (ZeroDivisionError("a\nb"), 1, "error: unexpected ZeroDivisionError: a b\nhint: The details are in "),
+    ],
+)
+def test_errors_are_told_not_thrown(
+    shop: Path, monkeypatch: pytest.MonkeyPatch, error: BaseException, code: int, words: str
+) -> None:
+    @click.command()
+    def fails() -> None:
+        raise error
+
+    monkeypatch.setattr("rekappa.cli.config.config", fails)
+    told = call("config")
+    assert told.exit_code == code
+    assert told.stderr.startswith(words)
+    assert "Traceback" not in told.output
+
+
+def test_a_surprise_is_kept_in_a_file_and_shown_on_demand(shop: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    @click.command()
+    def fails() -> None:
+        raise ZeroDivisionError("oh")
+
+    monkeypatch.setattr("rekappa.cli.config.config", fails)
+    (shop.parent / ".rekappa").mkdir()
+    call("config")
+    (log,) = (shop.parent / ".rekappa" / "logs").iterdir()
+    assert "Traceback" in log.read_text()
+    monkeypatch.setenv("REKAPPA_DEBUG", "1")
+    assert "Traceback" in call("config").stderr
+
+
+def test_config_is_shown_as_text_and_as_json(shop: Path) -> None:
+    assert "shop/rekappa.yaml is fine" in call("config", "shop").stdout
+    plain = json.loads(call("config", "shop", "--json").stdout)
+    assert plain["queries"] == [{"query": "totals", "job": "totals", "output": "totals", "sink": "totals"}]
+    assert plain["config"]["sources"]["clicks"]["selected"] == "live"
+    rows = json.loads(call("config", "shop", "--explain", "--json", "--set", "archive.evolve=false").stdout)
+    by_key = {row["key"]: (row["value"], row["origin"]) for row in rows}
+    assert by_key["archive.evolve"] == (False, "--set archive.evolve")
+    assert by_key["sinks.totals.type"] == ("null", "shop/rekappa.yaml:8")
+    assert by_key["entry"] == ("app.py", "default")
+    told = call("config", "shop", "--explain")
+    assert "shop/rekappa.yaml:8" in told.stdout
+
+
+def test_config_refuses_with_a_hint(shop: Path) -> None:
+    told = call("config", "shop", "--set", "sources.clicks.selected=lives")
+    assert told.exit_code == 2
+    assert "hint: Did you mean 'live'?" in told.stderr
+    assert told.stdout == ""
+
+
+words = st.sampled_from(
+    [*COMMANDS, "--json", "--dry-run", "--set", "--start", "--end", "-x", "nope", "2026-99", "="]
+) | st.text(max_size=12)
+
+
+@given(
+    first=st.sampled_from(["config", "new", "runs", "validate", "undo", "plan", "cost", ""]),
+    rest=st.lists(words, max_size=5),
+)
+@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_any_words_are_answered_without_a_traceback(shop: Path, first: str, rest: list[str]) -> None:
+    if first == "new":
+        rest = [*rest, "--dry-run"]
+    told = call(*([first] if first else []), *[word for word in rest if word not in frame.COMMANDS or first])
+    assert told.exit_code in (0, 1, 2), told.output
+    assert "Traceback" not in told.output
+    assert "error: unexpected" not in told.stderr, told.stderr

@@ -1,0 +1,61 @@
+"""One interface, two renderings."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from enum import Enum
+from pathlib import Path
+
+import pytest
+from pydantic import SecretStr
+
+from rekappa.cli.output import output, plain, readable
+
+
+class Colour(Enum):
+    RED = "red"
+
+
+@dataclass(frozen=True)
+class Point:
+    x: int
+
+
+def test_a_table_as_text_keeps_what_looks_like_markup(capsys: pytest.CaptureFixture[str]) -> None:
+    output(False).table("Runs [bold]", ["run id", "rows"], [("[red]a", 1_234_567), ("b", None)])
+    told = capsys.readouterr().out
+    assert "Runs [bold]" in told
+    assert "[red]a" in told
+    assert "1,234,567" in told
+
+
+def test_a_table_and_a_record_as_json(capsys: pytest.CaptureFixture[str]) -> None:
+    out = output(True)
+    out.table("Runs", ["Run id", "rows"], [("a", 1)])
+    assert json.loads(capsys.readouterr().out) == [{"run_id": "a", "rows": 1}]
+    out.record({"at": datetime(2026, 1, 1, tzinfo=UTC), "took": timedelta(minutes=90)})
+    assert json.loads(capsys.readouterr().out) == {"at": "2026-01-01T00:00Z", "took": "1h 30m"}
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_progress_and_remarks_leave_stdout_to_the_data(capsys: pytest.CaptureFixture[str], as_json: bool) -> None:
+    out = output(as_json)
+    with out.progress("Backfill", 10) as line:
+        for done in range(10):
+            line.update(done, text="slice")
+    out.document({"a": 1})
+    if as_json:
+        out.message("done")
+    told = capsys.readouterr()
+    assert told.out == ('{\n  "a": 1\n}\n' if as_json else "")
+
+
+def test_values() -> None:
+    assert plain({"c": Colour.RED, "p": Point(1), "f": Path("a"), "s": SecretStr("x"), "n": float("nan")}) == {
+        "c": "red", "p": {"x": 1}, "f": "a", "s": "**********", "n": None,
+    }  # fmt: skip
+    assert [readable(value) for value in (None, True, 12345, 1.5, 0.00012345, [1, "a"], {"k": 2})] == [
+        "-", "yes", "12345", "1.5", "0.000123", "1, a", "k: 2",
+    ]  # fmt: skip
