@@ -135,18 +135,18 @@ class OpenSearch(Service):
         return self._typed(mapping)
 
     def upsert(self, batches: Iterable[Any]) -> int:
-        return self._bulk(
-            {"_op_type": "index", "_index": self.index, "_id": document_id(self.key, row), "_source": _json(row)}
-            for batch in batches
-            for row in batch.to_pylist()
-        )
+        def action(row: dict[str, Any]) -> dict[str, Any]:
+            name = document_id(self.key, row)
+            return {"_op_type": "index", "_index": self.index, "_id": name, "_source": _json(row)}
+
+        # Batch by batch, so that what a cap on rows per second let pass is sent at once and no more.
+        return sum(self._bulk(action(row) for row in batch.to_pylist()) for batch in batches)
 
     def delete(self, batches: Iterable[Any]) -> int:
-        return self._bulk(
-            {"_op_type": "delete", "_index": self.index, "_id": document_id(self.key, row)}
-            for batch in batches
-            for row in batch.to_pylist()
-        )
+        def action(row: dict[str, Any]) -> dict[str, Any]:
+            return {"_op_type": "delete", "_index": self.index, "_id": document_id(self.key, row)}
+
+        return sum(self._bulk(action(row) for row in batch.to_pylist()) for batch in batches)
 
     def _bulk(self, actions: Iterable[dict[str, Any]]) -> int:
         helpers = client("opensearchpy.helpers", "opensearch")

@@ -52,6 +52,21 @@ def catalog_settings(name: str, catalog: Catalog, home: Home) -> dict[str, str]:
     return settings | {f"{prefix}.{key}": plain(value) for key, value in catalog.options.items()}
 
 
+def hive_settings(config: AppConfig, home: Home) -> dict[str, str]:
+    """Spark's properties for an app that reads or writes Hive tables: a metastore in the project folder, unless the
+    profile names another one."""
+    candidates = (one for source in config.sources.values() for one in source.candidates.values())
+    if not any(one.type == "hive" for one in (*config.sinks.values(), *candidates)):
+        return {}
+    folder = home.root / "hive"
+    return {
+        "spark.sql.catalogImplementation": "hive",
+        "spark.sql.warehouse.dir": (folder / "warehouse").as_uri(),
+        "spark.hadoop.javax.jdo.option.ConnectionURL": f"jdbc:derby:;databaseName={folder}/metastore_db;create=true",
+        "spark.driver.extraJavaOptions": f"-Dderby.system.home={folder}",
+    }
+
+
 def open_session(config: AppConfig, profile: str, home: Home, **overrides: str) -> SparkSession:
     """Start (or reuse) Spark under one profile of the app."""
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -63,6 +78,7 @@ def open_session(config: AppConfig, profile: str, home: Home, **overrides: str) 
     settings = dict(DEFAULTS)
     for name, catalog in config.catalogs.items():
         settings |= catalog_settings(name, catalog, home)
+    settings |= hive_settings(config, home)
     settings |= {key: plain(value) for key, value in chosen.spark.items()}
     settings |= overrides
     settings["spark.jars"] = ",".join(str(jar) for jar in jars("spark"))
