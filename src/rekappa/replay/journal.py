@@ -1,0 +1,85 @@
+"""What a replay did, batch by batch, kept beside its checkpoint so that a resumed run can still add it up."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class BatchNote:
+    """One finished micro-batch, from Spark's report on it."""
+
+    batch: int
+    rows: int
+    late_rows: int
+    state_rows: int
+    watermark: datetime | None
+    millis: int
+
+    @classmethod
+    def of(cls, report: dict[str, Any]) -> BatchNote | None:
+        """None for the reports that Spark makes while it waits for data."""
+        if "addBatch" not in report.get("durationMs", {}):
+            return None
+        operators = report.get("stateOperators", [])
+        watermark = (report.get("eventTime") or {}).get("watermark")
+        return cls(
+            batch=report["batchId"],
+            rows=report["numInputRows"],
+            late_rows=sum(one.get("numRowsDroppedByWatermark", 0) for one in operators),
+            state_rows=sum(one.get("numRowsTotal", 0) for one in operators),
+            watermark=datetime.fromisoformat(watermark) if watermark else None,
+            millis=report["durationMs"].get("triggerExecution", 0),
+        )
+
+
+class Journal:
+    """Notes by batch. A batch that ran again after a crash counts once; a last line cut short by one is ignored."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.watermark: datetime | None = None
+        self._notes: dict[int, BatchNote] = {}
+        text = path.read_text() if path.exists() else ""
+        self._whole = text.endswith("\n")
+        for line in text.splitlines():
+            try:
+                entry = json.loads(line)
+            except ValueError:
+                continue
+            moment = datetime.fromisoformat(entry["watermark"]) if entry["watermark"] else None
+            if "batch" in entry:
+                self._notes[entry["batch"]] = BatchNote(**{**entry, "watermark": moment})
+            else:
+                self.watermark = moment
+
+    @property
+    def notes(self) -> list[BatchNote]:
+        return list(self._notes.values())
+
+    @property
+    def newest(self) -> int:
+        return max(self._notes, default=-1)
+
+    def add(self, note: BatchNote) -> None:
+        self._notes[note.batch] = note
+        self._append(asdict(note))
+
+    def note_watermark(self, watermark: datetime | None) -> None:
+        """The last watermark that came from the data, before the closing batch moves it."""
+        if self.watermark is None and watermark is not None:
+            self.watermark = watermark
+            self._append({"watermark": watermark})
+
+    def _append(self, entry: dict[str, Any]) -> None:
+        moment = entry["watermark"]
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with self.path.open("a") as out:
+            if out.tell() and not self._whole:
+                out.write("\n")
+            self._whole = True
+            out.write(json.dumps({**entry, "watermark": moment.isoformat() if moment else None}) + "\n")

@@ -1,0 +1,359 @@
+"""Running a job over planned slices, one micro-batch each: the driver of the ordered, strict and exact modes.
+
+    outcome = run_slices(spark, plan_path, "sessions", archive, job_result, write, checkpoint)
+
+Everything that a resumed run needs is in the checkpoint: after a crash at any point the same call goes on, and a
+batch whose write was cut short is written again under the same number, which sinks take for the same batch.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rekappa.errors import RekappaError, RunError, SourceError
+from rekappa.plan.store import PlanFile
+from rekappa.replay.closing import Reached, is_closing, log_closing_batch, reached
+from rekappa.replay.journal import BatchNote, Journal
+from rekappa.timeline import Window
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+    from pyspark.sql.types import StructType
+
+IN_MEMORY = "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider"
+ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+LOOK = 0.05
+RETRIES = 2
+_WORKER_ERROR = re.compile(r"rekappa\.errors\.SourceError: (.+)")
+
+
+class Control(Enum):
+    """What the run should do next. Looked at between slices."""
+
+    GO = "go on"
+    PAUSE = "wait before the next slice"
+    STOP = "end before the next slice; the run can be resumed"
+
+
+@dataclass(frozen=True, slots=True)
+class ArchiveSource:
+    """One source of the job: its table, the record's schema, and the columns that the job uses (all, if none)."""
+
+    table: Table
+    schema: StructType
+    columns: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SliceProgress:
+    """The newest of a run. `slices` is the plan's number of slices, `reach` the time that has been reached."""
+
+    done: int
+    slices: int
+    rows: int
+    late_rows: int
+    state_rows: int
+    watermark: datetime | None
+    reach: datetime | None
+    paused: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SliceOutcome:
+    """How a run ended. `watermark` is the last that the data itself brought about: what came out later was forced."""
+
+    finished: bool
+    slices: int
+    rows: int
+    late_rows: int
+    peak_state_rows: int
+    watermark: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class HoldBack:
+    """Which output reaches the sink: rows whose `column` is in the window.
+
+    Without a column a row is as old as what was read for it: slices that end before the window write nothing.
+    """
+
+    window: Window
+    column: str | None = None
+
+    def of(self, rows: DataFrame, reach: Window | None) -> DataFrame | None:
+        from pyspark.sql import functions as F
+
+        if self.column is None:
+            return None if reach is not None and reach.end <= self.window.start else rows
+        moment = F.col(self.column)
+        return rows.where((moment >= F.lit(self.window.start)) & (moment < F.lit(self.window.end)))
+
+
+class _Stopped(Exception):
+    """Raised into the query to end it before a slice."""
+
+
+def run_slices(
+    spark: SparkSession,
+    plan: Path,
+    job: str,
+    sources: Mapping[str, ArchiveSource],
+    result: Callable[[Mapping[str, DataFrame]], DataFrame],
+    write: Callable[[DataFrame, int], None],
+    checkpoint: Path,
+    *,
+    hold_back: HoldBack | None = None,
+    close: bool = True,
+    closing_watermark: datetime | None = None,
+    output_mode: str = "append",
+    state_store: str | None = None,
+    settings: Mapping[str, str] | None = None,
+    on_progress: Callable[[SliceProgress], None] = lambda progress: None,
+    control: Callable[[], Control] = lambda: Control.GO,
+    retries: int = RETRIES,
+) -> SliceOutcome:
+    """Run one output of a job over all slices of its plan, from where the checkpoint is.
+
+    `write` gets the rows of a batch and its number; it may be called again with both after a crash. With `close`, the
+    watermark is then moved to `closing_watermark` (a year past what is read) so that all state comes out. A slice that
+    fails is tried again `retries` times; then the error names slice and cause and the run stays resumable.
+    """
+    run = _SliceRun(spark, PlanFile(plan), job, sources, result, write, checkpoint, hold_back, on_progress, control)
+    run.output_mode, run.state_store, run.settings = output_mode, state_store, dict(settings or {})
+    far = closing_watermark or run.plan.head.job(job).reads.end + timedelta(days=366)
+    failures: dict[int, int] = {}
+    while True:
+        at = reached(checkpoint)
+        try:
+            if at.slices < run.count or not at.settled:
+                run.advance(at)
+            elif close and at.planned is not None and not is_closing(checkpoint, at.planned):
+                run.journal.note_watermark(at.watermark)
+                log_closing_batch(checkpoint, far)
+            else:
+                return run.outcome(finished=True)
+        except _Stopped:
+            return run.outcome(finished=False)
+        except Exception as error:
+            stood = reached(checkpoint).planned or 0
+            failures[stood] = failures.get(stood, 0) + 1
+            if failures[stood] > retries:
+                raise run.explained(error) from error
+
+
+class _SliceRun:
+    """One call of `run_slices`: what it was given, and the query while it runs."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        plan: PlanFile,
+        job: str,
+        sources: Mapping[str, ArchiveSource],
+        result: Callable[[Mapping[str, DataFrame]], DataFrame],
+        write: Callable[[DataFrame, int], None],
+        checkpoint: Path,
+        hold_back: HoldBack | None,
+        on_progress: Callable[[SliceProgress], None],
+        control: Callable[[], Control],
+    ) -> None:
+        self.spark, self.plan, self.job, self.sources = spark, plan, job, sources
+        self.result, self.write, self.checkpoint = result, write, checkpoint
+        self.hold_back, self.on_progress, self.control = hold_back, on_progress, control
+        self.count = plan.slice_count(job)
+        self.journal = Journal(checkpoint / "replay.jsonl")
+        self.output_mode = "append"
+        self.state_store: str | None = None
+        self.settings: dict[str, str] = {}
+        self.cause: BaseException | None = None
+
+    def advance(self, at: Reached) -> None:
+        """Run the query until the last slice, or the batch that was begun, is committed."""
+        self.cause = None
+        rows = self.result(self._inputs(at.slices))
+        chosen = state_settings(rows, self.state_store, self.spark.sparkContext.defaultParallelism)
+        with _set(self.spark, chosen | self.settings):
+            query = (
+                rows.writeStream.foreachBatch(self._batch)
+                .outputMode(self.output_mode)
+                .option("checkpointLocation", self.checkpoint.as_uri())
+                .trigger(processingTime="0 seconds")
+                .start()
+            )
+        try:
+            while True:
+                ended = query.awaitTermination(LOOK)  # type: ignore[arg-type]  # fractions of a second are taken
+                self._note(query)
+                now = reached(self.checkpoint)
+                if now.settled and now.slices >= self.count and now.planned is not None:
+                    break
+                if ended:
+                    raise RunError(f"Cannot go on with job {self.job!r}: its query ended by itself")
+            # The batch's figures come a moment after its commit.
+            deadline = time.monotonic() + 2
+            while self.journal.newest < now.planned and time.monotonic() < deadline:
+                time.sleep(LOOK / 5)
+                self._note(query)
+        except Exception:
+            if isinstance(self.cause, _Stopped):
+                raise self.cause from None
+            raise
+        finally:
+            self._note(query)
+            query.stop()
+
+    def outcome(self, *, finished: bool) -> SliceOutcome:
+        at = reached(self.checkpoint)
+        notes = self.journal.notes
+        return SliceOutcome(
+            finished=finished,
+            slices=at.slices if at.settled else max(0, at.slices - 1),
+            rows=sum(note.rows for note in notes),
+            late_rows=sum(note.late_rows for note in notes),
+            peak_state_rows=max((note.state_rows for note in notes), default=0),
+            watermark=self.journal.watermark or at.watermark,
+        )
+
+    def explained(self, error: BaseException) -> RekappaError:
+        """The error that names slice, file and cause."""
+        if isinstance(self.cause, RekappaError):
+            return self.cause
+        text = str(self.cause or error)
+        found = _WORKER_ERROR.search(text)
+        if found:
+            return SourceError(
+                found[1].strip(),
+                hint="The run can be resumed once the file is back. If the table has changed since, plan again.",
+            )
+        if isinstance(error, RekappaError):
+            return error
+        at = reached(self.checkpoint)
+        number = min(max(at.slices - 1, 0), max(self.count - 1, 0))
+        cause = _first_line(self.cause or error)
+        return RunError(
+            f"Cannot run slice {number} of {self.count} of job {self.job!r}: {cause}",
+            hint="The run can be resumed from this slice.",
+        )
+
+    def _inputs(self, resume: int) -> dict[str, DataFrame]:
+        from rekappa.replay.stream import replay_stream
+
+        return {
+            name: replay_stream(
+                self.spark, self.plan.path, self.job, name,
+                table=one.table, schema=one.schema, columns=one.columns, resume=resume,
+            )
+            for name, one in self.sources.items()
+        }  # fmt: skip
+
+    def _batch(self, rows: DataFrame, number: int) -> None:
+        """One micro-batch, called by Spark on a thread of its own."""
+        try:
+            self._wait()
+            held = rows
+            if self.hold_back is not None:
+                kept = self.hold_back.of(rows, self._reach(number))
+                if kept is None:
+                    # The rows must still be computed: that is what builds the state.
+                    rows.write.format("noop").mode("overwrite").save()
+                    return
+                held = kept
+            self.write(held, number)
+        except BaseException as error:
+            self.cause = error
+            raise
+
+    def _wait(self) -> None:
+        told = self.control()
+        while told is Control.PAUSE:
+            self._tell(paused=True)
+            time.sleep(4 * LOOK)
+            told = self.control()
+        if told is Control.STOP:
+            raise _Stopped
+
+    def _reach(self, batch: int) -> Window | None:
+        """The stretch that a batch reads; slices and batches are numbered alike, the closing batch comes after."""
+        return self.plan.slice(self.job, batch).reach if batch < self.count else None
+
+    def _note(self, query: StreamingQuery) -> None:
+        """Take over Spark's reports on the batches since the last look."""
+        reports: Any = query._jsq.recentProgress()
+        fresh: list[BatchNote] = []
+        for at in range(len(reports) - 1, -1, -1):
+            if reports[at].batchId() <= self.journal.newest:
+                break
+            note = BatchNote.of(json.loads(reports[at].json()))
+            if note is not None:
+                fresh.append(note)
+        for note in reversed(fresh):
+            self.journal.add(note)
+        if fresh:
+            self._tell()
+
+    def _tell(self, *, paused: bool = False) -> None:
+        notes = self.journal.notes
+        last = notes[-1] if notes else None
+        done = min(self.journal.newest + 1, self.count)
+        reach = self._reach(done - 1) if done else None
+        self.on_progress(
+            SliceProgress(
+                done=done,
+                slices=self.count,
+                rows=sum(note.rows for note in notes),
+                late_rows=sum(note.late_rows for note in notes),
+                state_rows=last.state_rows if last else 0,
+                watermark=last.watermark if last else None,
+                reach=reach.end if reach else None,
+                paused=paused,
+            )
+        )
+
+
+def state_settings(rows: DataFrame, state_store: str | None, cores: int) -> dict[str, str]:
+    """Spark's settings for a replay: as few and as cheap writes as exactly-once allows.
+
+    State lives in memory, which is several times faster than RocksDB, unless the query needs the latter.
+    """
+    analysed = rows._jdf.queryExecution().analyzed().toString()
+    provider = state_store or (ROCKSDB if "TransformWithState" in analysed else IN_MEMORY)
+    return {
+        "spark.sql.streaming.noDataMicroBatches.enabled": "false",
+        "spark.sql.streaming.stateStore.providerClass": provider,
+        "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+        "spark.sql.streaming.stateStore.minDeltasForSnapshot": "20",
+        "spark.sql.streaming.numRecentProgressUpdates": "1000",
+        "spark.sql.shuffle.partitions": str(cores),
+    }
+
+
+@contextmanager
+def _set(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
+    """A query keeps the settings of the moment it is started: they are ours only for that moment."""
+    before: dict[str, str | None] = {key: spark.conf.get(key, None) for key in settings}
+    for key, value in settings.items():
+        spark.conf.set(key, value)
+    try:
+        yield
+    finally:
+        for key, earlier in before.items():
+            if earlier is None:
+                spark.conf.unset(key)
+            else:
+                spark.conf.set(key, earlier)
+
+
+def _first_line(error: BaseException) -> str:
+    lines = [line for line in str(error).splitlines() if line.strip()]
+    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__

@@ -1,0 +1,99 @@
+"""Kafka positions in the archive: what strict mode needs to know of every partition before it can plan.
+
+Reads only four small columns of the files, once, when the plan is made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from rekappa.errors import SourceError
+from rekappa.plan.encode import instant, micros
+from rekappa.plan.model import Split
+from rekappa.plan.offsets import CutPoint, Position
+from rekappa.record import METADATA
+from rekappa.replay.files import open_parquet
+from rekappa.replay.projection import field_ids, fit
+from rekappa.timeline import Window
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
+
+BUCKET = timedelta(minutes=1)
+_KEYS = ["region", "topic", "partition", "bucket"]
+
+
+def cut_points(
+    table: Table, splits: Sequence[Split], reads: Window, *, bucket: timedelta = BUCKET
+) -> tuple[CutPoint, ...]:
+    """For every Kafka partition and every bucket of ingestion time: the offsets that the archive holds.
+
+    `splits` are those of one source. Only rows of `reads` count. Buckets are a grid from the start of `reads`.
+    """
+    import pyarrow as pa
+
+    ids = field_ids(table.schema())
+    io = {key: str(value) for key, value in table.io.properties.items()}
+    paths = {split.path: split.source for split in splits}
+    if not paths:
+        return ()
+    with ThreadPoolExecutor(4) as pool:
+        parts = pool.map(lambda path: _grouped(path, ids, io, reads, bucket), paths)
+    grouped = pa.concat_tables(parts).group_by(_KEYS)
+    merged = grouped.aggregate([("first", "min"), ("last", "max"), ("rows", "sum")])
+    return tuple(_points(next(iter(paths.values())), merged, reads, bucket))
+
+
+def _points(source: str, merged: Any, reads: Window, bucket: timedelta) -> Iterator[CutPoint]:
+    for row in merged.sort_by([(key, "ascending") for key in _KEYS]).to_pylist():
+        start = instant(row["bucket"])
+        yield CutPoint(
+            Position(source, row["region"] or "", row["topic"] or "", row["partition"]),
+            Window(start, min(start + bucket, reads.end)),
+            row["first_min"],
+            row["last_max"],
+            row["rows_sum"],
+        )
+
+
+def _grouped(path: str, ids: Mapping[str, int], io: Mapping[str, str], reads: Window, bucket: timedelta) -> Any:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    kinds = [
+        pa.field("region", pa.string()),
+        pa.field("topic", pa.string()),
+        pa.field("partition", pa.int32()),
+        pa.field("offset", pa.int64()),
+        pa.field("kafka_ingestion_ts", pa.timestamp("us", tz="UTC")),
+    ]
+    start, end, size = micros(reads.start), micros(reads.end), bucket // timedelta(microseconds=1)
+    parts = []
+    try:
+        with open_parquet(path, io) as file:
+            keys = fit(pa.field(METADATA, pa.struct(kinds)), list(file.schema_arrow), ids)
+            for batch in file.iter_batches(262_144, columns=list(keys.columns()), use_threads=False):
+                found = pa.Table.from_batches([pa.RecordBatch.from_struct_array(keys.of(batch))])
+                times = found["kafka_ingestion_ts"].cast(pa.int64())
+                inside = pc.and_(pc.greater_equal(times, start), pc.less(times, end))
+                buckets = pc.add(pc.multiply(pc.divide(pc.subtract(times, start), size), size), start)
+                found = found.append_column("bucket", buckets).filter(inside)
+                made = found.group_by(_KEYS).aggregate([("offset", "min"), ("offset", "max"), ("offset", "count")])
+                parts.append(made.rename_columns({"offset_min": "first", "offset_max": "last", "offset_count": "rows"}))
+    except (OSError, ValueError) as error:
+        raise SourceError(
+            f"Cannot read the Kafka positions in {path}: {str(error).splitlines()[0]}",
+            hint="The table's metadata names this file. Was it removed or damaged outside Iceberg?",
+        ) from error
+    return pa.concat_tables(parts) if parts else _nothing()
+
+
+def _nothing() -> Any:
+    import pyarrow as pa
+
+    kinds = {"region": pa.string(), "topic": pa.string(), "partition": pa.int32(), "bucket": pa.int64()}
+    counts = {name: pa.int64() for name in ("first", "last", "rows")}
+    return pa.schema({**kinds, **counts}).empty_table()

@@ -1,0 +1,148 @@
+"""The replay source: every row of the stretch once, one slice per micro-batch, in the record's shape."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from archives import DAY, START, Archive, create_archive, events, save_plan
+
+from rekappa.config.model import AppConfig
+from rekappa.errors import RunError, SourceError
+from rekappa.home import Home
+from rekappa.replay.files import local_path
+from rekappa.replay.ordered import Control, SliceOutcome, SliceProgress, run_slices
+from rekappa.timeline import Window
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+@pytest.fixture(scope="module")
+def archive(spark: SparkSession, bare_config: AppConfig, home: Home) -> Archive:
+    made = create_archive(spark, bare_config, home)
+    events(spark, 4000).writeTo(made.name).append()
+    return made
+
+
+class Collected:
+    """A sink in memory: the rows of each batch."""
+
+    def __init__(self) -> None:
+        self.batches: dict[int, list[tuple[object, ...]]] = {}
+
+    def __call__(self, rows: DataFrame, number: int) -> None:
+        self.batches[number] = [tuple(row) for row in rows.collect()]
+
+    @property
+    def rows(self) -> list[tuple[object, ...]]:
+        return [row for number in sorted(self.batches) for row in self.batches[number]]
+
+
+def replay(archive: Archive, plan: Path, folder: Path, sink: Collected, **options: object) -> SliceOutcome:
+    return run_slices(
+        archive.spark, plan, "job", {"events": archive.source()}, lambda inputs: inputs["events"], sink,
+        folder / "checkpoint", close=False, **options,
+    )  # type: ignore[arg-type]  # fmt: skip
+
+
+def test_reads_exactly_the_stretch_in_slices(archive: Archive, tmp_path: Path) -> None:
+    reads = Window(START + timedelta(minutes=20), START + timedelta(hours=2, minutes=50))
+    plan = save_plan(tmp_path / "plan", {"events": archive}, reads, bound=timedelta(minutes=15))
+    sink = Collected()
+    outcome = replay(archive, tmp_path / "plan", tmp_path, sink)
+
+    expected = archive.spark.table(archive.name).where(
+        f"__metadata__.kafka_ingestion_ts >= '{reads.start}' AND __metadata__.kafka_ingestion_ts < '{reads.end}'"
+    )
+    assert sorted(sink.rows) == sorted(tuple(row) for row in expected.collect())
+    assert outcome.finished
+    assert outcome.rows == len(sink.rows)
+    assert list(sink.batches) == list(range(len(plan.jobs[0].slices)))
+    assert len(sink.batches) == 10
+    newest_so_far = None
+    for rows in sink.batches.values():
+        times = [row[-1].kafka_ingestion_ts for row in rows]  # type: ignore[attr-defined]
+        assert newest_so_far is None or newest_so_far - min(times) <= timedelta(minutes=15)
+        newest_so_far = max(times)
+
+
+def test_region_and_columns(archive: Archive, tmp_path: Path) -> None:
+    save_plan(tmp_path / "plan", {"events": archive}, DAY, regions=["eu"], bound=timedelta(hours=1))
+    sink = Collected()
+    sources = {"events": archive.source(["id", "__metadata__.region", "__metadata__.offset"])}
+    run_slices(
+        archive.spark, tmp_path / "plan", "job", sources,
+        lambda inputs: inputs["events"].select("id", "__metadata__", "user"), sink, tmp_path / "checks", close=False,
+    )  # fmt: skip
+    assert sorted(row[0] for row in sink.rows) == list(range(0, 4000, 2))
+    metadata = sink.rows[0][1]
+    assert (metadata.region, metadata.topic) == ("eu", None)  # type: ignore[attr-defined]
+    assert metadata.offset == sink.rows[0][0] // 6  # type: ignore[attr-defined, operator]
+    assert {row[2] for row in sink.rows} == {None}
+
+
+def test_the_schema_is_the_records_whatever_is_read(archive: Archive, tmp_path: Path) -> None:
+    from rekappa.replay.stream import replay_stream
+
+    save_plan(tmp_path / "plan", {"events": archive}, DAY)
+    schema = archive.spark.table(archive.name).schema
+    for columns in ([], ["id"], ["__metadata__.offset"], ["user", "__metadata__"]):
+        stream = replay_stream(
+            archive.spark, tmp_path / "plan", "job", "events", table=archive.table, schema=schema, columns=columns
+        )
+        assert stream.schema == schema
+
+
+def test_stops_between_slices_and_resumes(archive: Archive, tmp_path: Path) -> None:
+    save_plan(tmp_path / "plan", {"events": archive}, DAY, bound=timedelta(minutes=30))
+    sink = Collected()
+    looks = iter([Control.GO, Control.PAUSE, Control.PAUSE, Control.GO, Control.STOP])
+    seen: list[SliceProgress] = []
+    first = replay(archive, tmp_path / "plan", tmp_path, sink, control=lambda: next(looks), on_progress=seen.append)
+    assert not first.finished
+    assert first.slices == 2
+    assert any(progress.paused for progress in seen)
+    second = replay(archive, tmp_path / "plan", tmp_path, sink)
+    assert second.finished
+    assert second.rows == 4000
+    assert sorted(row[0] for row in sink.rows) == list(range(4000))
+
+
+def test_a_missing_file_is_named_and_the_run_can_be_resumed(
+    spark: SparkSession, bare_config: AppConfig, home: Home, tmp_path: Path
+) -> None:
+    archive = create_archive(spark, bare_config, home)
+    events(spark, 400, hours=3).writeTo(archive.name).append()
+    plan = save_plan(tmp_path / "plan", {"events": archive}, DAY, bound=timedelta(hours=1))
+    broken = plan.jobs[0].slices[1].sources["events"].splits[0].path
+    file = Path(local_path(broken) or "")
+    content = file.read_bytes()
+    sink = Collected()
+    for damage in (file.unlink, lambda: file.write_bytes(b"PAR1" + content[4:200] + b"PAR1")):
+        damage()
+        with pytest.raises(SourceError, match="slice 1") as caught:
+            replay(archive, tmp_path / "plan", tmp_path, sink, retries=0)
+        assert broken in str(caught.value)
+        assert caught.value.hint
+    file.write_bytes(content)
+    assert replay(archive, tmp_path / "plan", tmp_path, sink).finished
+    assert sorted(row[0] for row in sink.rows) == list(range(400))
+
+
+def test_a_failing_write_is_tried_again_then_named(archive: Archive, tmp_path: Path) -> None:
+    save_plan(tmp_path / "plan", {"events": archive}, DAY, bound=timedelta(hours=1))
+    tries: list[int] = []
+
+    class Failing(Collected):
+        def __call__(self, rows: DataFrame, number: int) -> None:
+            tries.append(number)
+            if number == 1:
+                raise OSError("disk full")
+            super().__call__(rows, number)
+
+    with pytest.raises(RunError, match=r"slice 1 of 4.*disk full"):
+        replay(archive, tmp_path / "plan", tmp_path, Failing(), retries=2)
+    assert tries == [0, 1, 1, 1]
