@@ -1,0 +1,87 @@
+"""A finished backfill and what it staged: what validate, publish, undo and clean start from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from rekappa.config.load import Loaded, load
+from rekappa.errors import RunError
+from rekappa.home import Home
+from rekappa.runs.record import Kind, Run, State
+from rekappa.runs.store import RunStore
+from rekappa.sinks.registry import open_sink
+from rekappa.sinks.staging import staging_table
+from rekappa.timeline import Window
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from rekappa.sinks.contract import Sink
+
+
+@dataclass(frozen=True, slots=True)
+class StagedSink:
+    """One sink of the run: its staging table and its production side."""
+
+    name: str
+    table: str
+    sink: Sink
+
+    def rows(self, spark: SparkSession) -> DataFrame:
+        return spark.table(self.table)
+
+
+@dataclass(frozen=True, slots=True)
+class Staged:
+    run: Run
+    window: Window
+    loaded: Loaded
+    home: Home
+    sinks: tuple[StagedSink, ...]
+
+
+def backfill_run(home: Home, run_id: str) -> Run:
+    """The run, if it is a backfill that has finished; refuses every other."""
+    run = RunStore.open(home).run(run_id)
+    if run.kind is not Kind.BACKFILL:
+        raise RunError(
+            f"Cannot use run {run.id}: it is a {run.kind} run, only a backfill has something staged",
+            hint="`rekappa runs` lists the backfills.",
+        )
+    if run.state.going:
+        raise RunError(
+            f"Cannot use run {run.id}: it is still going", hint=f"Wait for it, or `rekappa cancel {run.id}`."
+        )
+    if run.state is not State.FINISHED:
+        raise RunError(
+            f"Cannot use run {run.id}: it is {run.state}, not finished", hint=f"`rekappa resume {run.id}` completes it."
+        )
+    return run
+
+
+def window_of(run: Run) -> Window:
+    try:
+        return Window.parse(str(run.spec["start"]), str(run.spec["end"]))
+    except KeyError:
+        raise RunError(f"Cannot use run {run.id}: its record has no window") from None
+
+
+def open_staged(spark: SparkSession, home: Home, run: Run, loaded: Loaded | None = None) -> Staged:
+    """What the run left in staging. Refuses when any of its staging tables is gone."""
+    loaded = loaded or load(run.folder)
+    config = loaded.config
+    named = run.spec.get("sinks") or list(config.sinks)
+    found, absent = [], []
+    for name in named:
+        table = staging_table(config, run.id, name)
+        if spark.catalog.tableExists(table):
+            found.append(StagedSink(name, table, open_sink(name, config, home)))
+        else:
+            absent.append(table)
+    if absent:
+        raise RunError(
+            f"Cannot find the staging of run {run.id}: {', '.join(absent)} does not exist",
+            hint="Staging is removed by `rekappa clean`; backfill the window again.",
+        )
+    return Staged(run, window_of(run), loaded, home, tuple(found))

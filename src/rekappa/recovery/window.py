@@ -1,0 +1,189 @@
+"""Replacing a window of an Iceberg table in one commit, at a cost that follows the window.
+
+    replaced = replace_window(spark, "lake.rmi.plays", Span("event_ts", window), rows, edit)
+
+1. The new rows, and the rows of edge files that lie outside the window, are written as data files through a
+   branch of the table, so that Spark gives them the right field ids, partitions and order.
+2. One transaction takes the window's files out of the main branch, puts the new ones in, tags the state
+   before and drops the branch. Iceberg refuses it if the window changed after step 1 began; commits
+   elsewhere in the table do not matter.
+
+Killed before the transaction: only the branch is left, and the next call drops it. Killed after: it is done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from rekappa.errors import PublishError
+from rekappa.recovery.footprint import Footprint, footprint, listed, read_tasks
+from rekappa.recovery.history import changes, current_id
+from rekappa.recovery.span import Span
+from rekappa.spark.commits import load_table
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+ATTEMPTS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """Who replaces the window, and what must not have happened meanwhile.
+
+    `since` is the snapshot after which a change of the window by anybody else stops the edit (None: any
+    change at all); `checked` False leaves that check out, but never the one during the edit itself.
+    """
+
+    run: str
+    stamp: Mapping[str, str]
+    since: int | None = None
+    checked: bool = True
+    tag: str | None = None
+    branch: str = field(default="")
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "branch", self.branch or f"rekappa_publish_{self.run}")
+
+
+@dataclass(frozen=True, slots=True)
+class Replaced:
+    """What one commit did. `before` is the snapshot that the tag marks, None if the table was empty."""
+
+    snapshot: int
+    before: int | None
+    dropped: int
+    rewritten: int
+    added: int
+    rewritten_rows: int
+
+
+def replace_window(spark: SparkSession, name: str, span: Span, rows: DataFrame, edit: Edit) -> Replaced:
+    """Make `rows`, all of which lie in the window, the window's only rows. One atomic commit, or none."""
+    for _ in range(ATTEMPTS):
+        spark.catalog.refreshTable(name)
+        table = load_table(spark, name)
+        drop_branch(table, edit.branch)
+        base = current_id(table)
+        if edit.checked:
+            refuse_changes(spark, table, name, span, edit)
+        prints = footprint(spark, table, span, base)
+        try:
+            added = _write_branch(spark, table, name, span, rows, prints, edit.branch)
+            replaced = _commit(spark, table, span, prints, added, edit)
+            spark.catalog.refreshTable(name)  # Spark's catalog keeps tables for a while and saw nothing of this.
+            return replaced
+        except Exception as error:
+            drop_branch(load_table(spark, name), edit.branch)
+            if not _lost_race(error):
+                raise
+    raise PublishError(
+        f"Cannot replace {span.window} in {name}: its files changed under each of {ATTEMPTS} attempts",
+        hint="Another writer keeps rewriting these files. Stop it, or wait until it is done, and try again.",
+    )
+
+
+def refuse_changes(spark: SparkSession, table: Any, name: str, span: Span, edit: Edit) -> None:
+    """Stop, naming who and when, if the window's rows are not those of snapshot `edit.since` any more."""
+    found = changes(spark, table, span, edit.since, edit.run)
+    if not found or (edit.since is not None and _same_rows(spark, name, span, edit.since, current_id(table))):
+        return
+    shown = "; ".join(str(change) for change in found[:5]) + (f"; and {len(found) - 5} more" if len(found) > 5 else "")
+    raise PublishError(
+        f"Cannot replace {span.window} in {name}: it was changed meanwhile by {shown}",
+        hint="Backfill the window again to take the change in, or give --force to replace it all the same.",
+    )
+
+
+def drop_branch(table: Any, branch: str) -> None:
+    """Remove what a killed edit left behind; its files go when snapshots expire."""
+    if table.refs().containsKey(branch):
+        table.manageSnapshots().removeBranch(branch).commit()
+
+
+def _write_branch(
+    spark: SparkSession, table: Any, name: str, span: Span, rows: DataFrame, prints: Footprint, branch: str
+) -> list[Any]:
+    """Write the window's new rows and what must survive of the edge files; answer the new data files."""
+    if prints.snapshot is None:
+        table.manageSnapshots().createBranch(branch).commit()
+    else:
+        table.manageSnapshots().createBranch(branch, prints.snapshot).commit()
+    target = f"{name}.branch_{branch}"
+    columns = spark.table(name).columns
+    rows.select(*columns).writeTo(target).append()
+    if prints.edge:
+        with read_tasks(spark, table, prints.edge) as edge:
+            rest = edge.select(*columns).where(~span.inside())
+            # Rows before and after the window go to files of their own: one file with both would span it.
+            for side in (span.before(), ~span.before()):
+                part = rest.where(side)
+                if not part.isEmpty():
+                    part.writeTo(target).append()
+    jvm: Any = spark._jvm
+    table.refresh()
+    snapshot = table.snapshot(branch)
+    added: list[Any] = []
+    while snapshot is not None and snapshot.snapshotId() != prints.snapshot:
+        delta = jvm.org.apache.iceberg.SnapshotChanges.builderFor(table).snapshot(snapshot).build()
+        added += listed(spark, delta.addedDataFiles())
+        parent = snapshot.parentId()
+        snapshot = table.snapshot(parent) if parent is not None else None
+    return added
+
+
+def _commit(spark: SparkSession, table: Any, span: Span, prints: Footprint, added: list[Any], edit: Edit) -> Replaced:
+    expression = span.expression(spark, table)
+    transaction = table.newTransaction()
+    overwrite = transaction.newOverwrite().conflictDetectionFilter(expression)
+    overwrite = overwrite.validateNoConflictingData().validateNoConflictingDeletes()
+    if prints.snapshot is not None:
+        overwrite = overwrite.validateFromSnapshot(prints.snapshot)
+    for file in prints.files:
+        overwrite.deleteFile(file)
+    for file in added:
+        overwrite.addFile(file)
+    for key, value in edit.stamp.items():
+        overwrite.set(key, value)
+    overwrite.commit()
+    refs = transaction.manageSnapshots().removeBranch(edit.branch)
+    if edit.tag is not None and prints.snapshot is not None:
+        known = table.refs().containsKey(edit.tag)
+        refs = (refs.replaceTag if known else refs.createTag)(edit.tag, prints.snapshot)
+    refs.commit()
+    transaction.commitTransaction()
+    table.refresh()
+    return Replaced(
+        snapshot=int(table.currentSnapshot().snapshotId()),
+        before=prints.snapshot,
+        dropped=len(prints.whole),
+        rewritten=len(prints.edge),
+        added=len(added),
+        rewritten_rows=sum(int(task.file().recordCount()) for task in prints.edge),
+    )
+
+
+def _same_rows(spark: SparkSession, name: str, span: Span, old: int, new: int | None) -> bool:
+    """Whether the window holds the same rows in two snapshots, however its files were rewritten."""
+    from pyspark.sql import functions as F
+
+    from rekappa.validate.hashing import row_hash
+
+    def digest(snapshot: int) -> Any:
+        rows = spark.sql(f"SELECT * FROM {name} VERSION AS OF {snapshot}").where(span.inside())
+        hashed = rows.select(row_hash(rows, rows.columns).alias("h"))
+        wide = F.col("h").cast("decimal(20,0)")
+        return hashed.agg(F.count("*"), F.bit_xor("h"), F.sum(wide).cast("string")), rows.columns
+
+    if new is None:
+        return False
+    (before, old_columns), (after, new_columns) = digest(old), digest(new)
+    return bool(old_columns == new_columns and before.first() == after.first())
+
+
+def _lost_race(error: Exception) -> bool:
+    """Whether Iceberg refused the commit because somebody else's came first: then look again."""
+    text = str(error)
+    return "ValidationException" in text or "CommitFailedException" in text

@@ -1,0 +1,38 @@
+"""One 64-bit number for the values of a row: equal rows have equal numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+    from pyspark.sql.types import DataType
+
+
+def row_hash(rows: DataFrame, columns: Sequence[str]) -> Column:
+    """xxhash64 over the columns. A null is told from a missing value, a map's order does not matter."""
+    from pyspark.sql import functions as F
+
+    parts: list[Any] = []
+    for name in columns:
+        kind, column = rows.schema[name].dataType, F.col(f"`{name}`")
+        parts.append(hashable(column, kind))
+        # xxhash64 skips nulls, so (1, null) and (null, 1) would look alike.
+        if rows.schema[name].nullable and len(columns) > 1:
+            parts.append(column.isNull())
+    return F.xxhash64(*parts)
+
+
+def hashable(column: Column, kind: DataType) -> Column:
+    """A value that Spark can hash and that is equal for equal inputs: -0.0 is 0.0, maps become sorted entries."""
+    from pyspark.sql import functions as F
+    from pyspark.sql.types import DoubleType, FloatType, MapType
+
+    if isinstance(kind, DoubleType | FloatType):
+        return F.when(column == 0, F.lit(0.0).cast(kind)).otherwise(column)
+    if isinstance(kind, MapType):
+        return F.sort_array(F.map_entries(column))
+    if "map<" in kind.simpleString() or kind.simpleString() == "variant":
+        return F.to_json(column)
+    return column

@@ -1,0 +1,145 @@
+"""The verdict as one web page: no script, nothing loaded from elsewhere, every value escaped."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from html import escape
+from typing import Any
+
+from rekappa.timeline import Window
+from rekappa.validate.report import changes, identity, percent
+from rekappa.validate.result import Comparison, SinkVerdict, Verdict
+
+_COLORS = {"matched": "#2f9e6e", "different": "#e0a100", "missing": "#d0503f", "extra": "#4c6fd1"}
+_STYLE = """
+:root { color-scheme: light dark; --ink: #1d2330; --soft: #667085; --line: #e3e7ee; --card: #fff; --page: #f5f7fa; }
+@media (prefers-color-scheme: dark) {
+  :root { --ink: #e8ebf1; --soft: #98a2b3; --line: #2c3440; --card: #171c24; --page: #0f1319; } }
+* { box-sizing: border-box; }
+body { margin: 0; background: var(--page); color: var(--ink); font: 15px/1.5 system-ui, sans-serif; }
+main { max-width: 1040px; margin: 0 auto; padding: 32px 20px 64px; }
+h1 { font-size: 24px; margin: 0 0 4px; } h2 { font-size: 18px; margin: 0 0 2px; }
+h3 { font-size: 14px; margin: 24px 0 8px; }
+.soft { color: var(--soft); } .card { background: var(--card); border: 1px solid var(--line); border-radius: 12px;
+  padding: 20px 24px; margin-top: 20px; }
+.badge { display: inline-block; border-radius: 999px; padding: 2px 12px; font-weight: 600;
+  color: #fff; font-size: 13px; }
+.yes { background: #2f9e6e; } .no { background: #d0503f; } .unknown { background: #667085; }
+.split { display: flex; flex-wrap: wrap; gap: 28px; align-items: center; margin-top: 12px; }
+.split > * { min-width: 0; }
+.legend { display: grid; grid-template-columns: auto auto auto auto; gap: 4px 14px;
+  font-variant-numeric: tabular-nums; }
+.dot { width: 10px; height: 10px; border-radius: 3px; align-self: center; } .right { text-align: right; }
+.scroll { overflow-x: auto; } table { border-collapse: collapse; width: 100%; font-size: 13px; }
+th { text-align: left; color: var(--soft); font-weight: 600; } th, td { padding: 6px 10px 6px 0; vertical-align: top;
+  border-bottom: 1px solid var(--line); } td { overflow-wrap: anywhere; }
+svg text { fill: var(--ink); font: 12px system-ui; }
+"""
+
+
+def page(verdict: Verdict) -> str:
+    """A complete document."""
+    window = Window(verdict.start, verdict.end)
+    title = f"Validation of {verdict.run}"
+    body = "".join(_sink(one) for one in verdict.sinks)
+    return (
+        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<title>{escape(title)}</title><style>{_STYLE}</style></head><body><main>"
+        f"<h1>{escape(title)} {_badge(verdict.passed)}</h1>"
+        f'<div class="soft">app {escape(verdict.app)} · window {escape(str(window))} · '
+        f"compared {escape(f'{verdict.at:%Y-%m-%d %H:%M}')} UTC</div>{body}</main></body></html>\n"
+    )
+
+
+def _badge(passed: bool | None) -> str:
+    kind, text = {True: ("yes", "passed"), False: ("no", "not passed"), None: ("unknown", "not compared")}[passed]
+    return f'<span class="badge {kind}">{text}</span>'
+
+
+def _sink(one: SinkVerdict) -> str:
+    found = one.comparison
+    if found is None:
+        return (
+            f'<section class="card"><h2>{escape(one.sink)} {_badge(None)}</h2>'
+            f'<div class="soft">{escape(one.reason or "")}</div></section>'
+        )
+    key = "by " + ", ".join(found.key) if found.key else "as whole rows"
+    ignored = f" · ignoring {', '.join(found.ignored)}" if found.ignored else ""
+    parts = [
+        f'<section class="card"><h2>{escape(one.sink)} {_badge(found.passed)}</h2>',
+        f'<div class="soft">staging {found.staging:,} rows against {escape(one.production)} {found.production:,} rows, '
+        f"{escape(key)}{escape(ignored)} · threshold {found.threshold:g} %</div>",
+        f'<div class="split">{_ring(found)}{_legend(found)}</div>',
+    ]
+    if found.columns:
+        parts.append("<h3>Different in</h3>" + _bars(found.columns.items(), found.different, _COLORS["different"]))
+    if found.causes:
+        named = ((str(cause), count) for cause, count in found.causes.items())
+        parts.append("<h3>Why</h3>" + _bars(named, found.differences, _COLORS["extra"]))
+    if found.samples:
+        rows = [(one.kind, one.cause, identity(one, found.key), changes(one)) for one in found.samples]
+        parts.append("<h3>Samples</h3>" + _table(["kind", "cause", "row", "production → staging"], rows))
+    parts += [f'<p class="soft">{escape(note)}</p>' for note in found.notes]
+    return "".join(parts) + "</section>"
+
+
+def _counts(found: Comparison) -> list[tuple[str, int]]:
+    return [(name, getattr(found, name)) for name in _COLORS]
+
+
+def _ring(found: Comparison) -> str:
+    """A ring of the four counts, the match in its middle. A count above nothing is never invisible."""
+    radius, around = 54.0, 2 * math.pi * 54.0
+    shares = {name: count / found.total if found.total else float(name == "matched") for name, count in _counts(found)}
+    seen = {name: max(share, 0.012) if share else 0.0 for name, share in shares.items()}
+    scale, at, arcs = 1 / sum(seen.values()), 0.0, []
+    for name, share in seen.items():
+        length = share * scale * around
+        if length:
+            arcs.append(
+                f'<circle r="{radius}" cx="70" cy="70" fill="none" stroke="{_COLORS[name]}" stroke-width="16" '
+                f'stroke-dasharray="{length:.3f} {around - length:.3f}" stroke-dashoffset="{-at:.3f}"/>'
+            )
+        at += length
+    middle = percent(found.matched, found.total) if found.total else "100 %"
+    return (
+        f'<svg width="140" height="140" viewBox="0 0 140 140" role="img" aria-label="{escape(middle)} match">'
+        f'<g transform="rotate(-90 70 70)">{"".join(arcs)}</g>'
+        f'<text x="70" y="69" text-anchor="middle" style="font-weight:600;font-size:17px">{escape(middle)}</text>'
+        '<text x="70" y="86" text-anchor="middle">match</text></svg>'
+    )
+
+
+def _legend(found: Comparison) -> str:
+    rows = (
+        f'<span class="dot" style="background:{_COLORS[name]}"></span><span>{name}</span>'
+        f'<span class="right">{count:,}</span><span class="right soft">{escape(percent(count, found.total))}</span>'
+        for name, count in _counts(found)
+    )
+    return f'<div class="legend">{"".join(rows)}</div>'
+
+
+def _bars(values: Iterable[tuple[str, int]], whole: int, color: str) -> str:
+    shown = list(values)[:20]
+    most = max((count for _, count in shown), default=1) or 1
+    lines = []
+    for index, (name, count) in enumerate(shown):
+        y = 24 * index
+        width = max(3.0, 420.0 * count / most)
+        label = name if len(name) <= 26 else name[:25] + "…"
+        lines.append(
+            f'<text x="0" y="{y + 15}">{escape(label)}</text>'
+            f'<rect x="190" y="{y + 4}" width="{width:.1f}" height="14" rx="4" fill="{color}"/>'
+            f'<text x="{198 + width:.1f}" y="{y + 15}">{count:,} ({escape(percent(count, whole))})</text>'
+        )
+    height = 24 * len(shown)
+    drawn = f'<svg width="780" height="{height}" viewBox="0 0 780 {height}">{"".join(lines)}</svg>'
+    return f'<div class="scroll">{drawn}</div>'
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
+    titles = "".join(f"<th>{escape(title)}</th>" for title in head)
+    body = "".join("<tr>" + "".join(f"<td>{escape(str(cell))}</td>" for cell in row) + "</tr>" for row in rows)
+    return f'<div class="scroll"><table><thead><tr>{titles}</tr></thead><tbody>{body}</tbody></table></div>'

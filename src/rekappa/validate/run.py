@@ -1,0 +1,147 @@
+"""Validating a run: each of its sinks, staging against production over the window."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+from rekappa.config.bind import load_app, queries
+from rekappa.config.model import IcebergSink
+from rekappa.errors import RekappaError, ValidationError
+from rekappa.recovery.staged import Staged, StagedSink
+from rekappa.runs.record import Kind
+from rekappa.runs.store import RunStore
+from rekappa.sinks.contract import Rerun, window_column
+from rekappa.timeline import parse_instant
+from rekappa.validate.compare import compare
+from rekappa.validate.explain import LATE_AT, Evidence
+from rekappa.validate.late import late_inputs, readings
+from rekappa.validate.result import Rules, SinkVerdict, Verdict
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What the person asked for. `ignore` applies to the sinks that have such a column."""
+
+    ignore: tuple[str, ...] = ()
+    tolerance: float = 0.0
+    threshold: float = 100.0
+
+
+def validate(
+    spark: SparkSession, staged: Staged, request: Request, tell: Callable[[str], None] = lambda text: None
+) -> Verdict:
+    """Compare every sink, store the verdict with the run, answer it."""
+    Rules(key=("any",), relative=request.tolerance, threshold=request.threshold)  # refuses wrong numbers first
+    _require_known(spark, staged, request)
+    verdicts = []
+    for one in staged.sinks:
+        tell(f"comparing {one.name}")
+        verdicts.append(_verdict(spark, staged, one, request))
+    window = staged.window
+    verdict = Verdict(staged.run.id, staged.run.app, window.start, window.end, datetime.now(UTC), tuple(verdicts))
+    RunStore.open(staged.home).update(staged.run.id, validation=verdict.as_json())
+    return verdict
+
+
+def _require_known(spark: SparkSession, staged: Staged, request: Request) -> None:
+    known = {name for one in staged.sinks for name in one.rows(spark).columns}
+    unknown = [name for name in request.ignore if name not in known]
+    if unknown:
+        raise ValidationError(
+            f"Cannot ignore {', '.join(unknown)}: no sink of the run has such a column",
+            hint=f"The columns are {', '.join(sorted(known))}.",
+        )
+
+
+def _verdict(spark: SparkSession, staged: Staged, one: StagedSink, request: Request) -> SinkVerdict:
+    spec = staged.loaded.config.sinks[one.name]
+    target = spec.table if isinstance(spec, IcebergSink) else spec.type
+    if isinstance(spec, IcebergSink):
+        if not spark.catalog.tableExists(spec.table):
+            raise ValidationError(
+                f"Cannot compare sink {one.name!r}: production table {spec.table} does not exist",
+                hint="Run the app live once, or create the table.",
+            )
+        spark.catalog.refreshTable(spec.table)
+    production = one.sink.read(spark, staged.window)
+    rows = one.rows(spark)
+    if production is None:
+        counted = rows.count()
+        reason = f"Spark can't read a {spec.type} sink back: {counted} staged rows were counted, none was compared"
+        return SinkVerdict(one.name, target, None, reason)
+    columns = rows.columns
+    upsert = one.sink.rerun is Rerun.IDEMPOTENT
+    rules = Rules(
+        key=spec.key,
+        unique=upsert,
+        ignore=tuple(name for name in request.ignore if name in columns),
+        relative=request.tolerance if spec.key else 0.0,
+        threshold=request.threshold,
+    )
+    evidence, notes = _evidence(spark, staged, one)
+    if evidence.event_time and spec.key:
+        whole = one.sink.read(spark)
+        if whole is not None:
+            evidence = replace(evidence, elsewhere=_outside(whole, evidence.event_time, staged))
+    return SinkVerdict(one.name, target, compare(production, one.sink.as_stored(rows), rules, evidence, notes))
+
+
+def _outside(rows: DataFrame, event_time: str, staged: Staged) -> DataFrame:
+    from pyspark.sql import functions as F
+
+    at = F.col(event_time)
+    return rows.where((at < F.lit(staged.window.start)) | (at >= F.lit(staged.window.end)))
+
+
+def _evidence(spark: SparkSession, staged: Staged, one: StagedSink) -> tuple[Evidence, tuple[str, ...]]:
+    """All that is known of why rows may differ; what could not be looked at is said in a note."""
+    column = window_column(one.rows(spark).schema, one.sink.event_time, one.name)
+    open_from = staged.run.progress.get("open_from")
+    evidence = Evidence(
+        window=staged.window,
+        event_time=column,
+        key=staged.loaded.config.sinks[one.name].key,
+        open_from=parse_instant(str(open_from)) if open_from else None,
+    )
+    try:
+        late = _late(spark, staged, one)
+    except RekappaError as error:
+        return evidence, (f"late inputs could not be looked up: {error.message}",)
+    note = () if late is not None else ("production's micro-batches are not recorded: late inputs are not known",)
+    return replace(evidence, late=late), note
+
+
+def _late(spark: SparkSession, staged: Staged, one: StagedSink) -> DataFrame | None:
+    """Every input of the sink's job that production read behind its watermark, of all its sources."""
+    from rekappa.sources.open import open_batch
+
+    loaded, home, store = staged.loaded, staged.home, RunStore.open(staged.home)
+    config, app = loaded.config, load_app(loaded)
+    reads = staged.window.widened(timedelta(days=1), timedelta(days=1))
+    found: DataFrame | None = None
+    for query in queries(config, app):
+        if query.sink != one.name:
+            continue
+        for run in store.runs(config.app, Kind.LIVE):
+            batches = store.batches(run.id, query.name)
+            for source in app.jobs[query.job].sources:
+                known = readings(batches, source)
+                if not known:
+                    continue
+                events = open_batch(spark, loaded, home, source, reads)
+                late = late_inputs(events, config.sources[source].event_time, known)
+                if late is None:
+                    continue
+                late = late.drop("__metadata__").distinct() if _plain(late) else late.drop("__metadata__")
+                found = late if found is None else found.unionByName(late, allowMissingColumns=True)
+    return found
+
+
+def _plain(rows: DataFrame) -> bool:
+    return "map<" not in rows.schema.simpleString() and LATE_AT in rows.columns
