@@ -1,0 +1,145 @@
+"""Bulk replay: the job's function on batch DataFrames, chunk by chunk, each chunk one stamped commit per sink.
+
+A chunk that was committed before a crash is found in the staging table and not made again, so a run can be
+killed at any point: no row is lost, none is doubled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+from rekappa.app import App
+from rekappa.config.bind import Query, queries
+from rekappa.config.load import Loaded
+from rekappa.home import Home
+from rekappa.plan.plan import Chunk, JobPlan, Plan
+from rekappa.replay.tuning import Facts, bulk_settings, tuned, unset_by
+from rekappa.sinks.contract import BatchId
+from rekappa.sinks.staging import staging_sink, staging_table
+from rekappa.sources.open import open_batch
+from rekappa.spark.commits import last_batch, load_table
+from rekappa.timeline import Window
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_HOUR = timedelta(hours=1)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class BulkJob:
+    """Everything that the chunks of one job share."""
+
+    loaded: Loaded
+    app: App
+    home: Home
+    run: str
+    plan: Plan
+    job: JobPlan
+
+    @property
+    def queries(self) -> tuple[Query, ...]:
+        return tuple(query for query in queries(self.loaded.config, self.app) if query.sink in self.job.sinks)
+
+    def event_time(self, query: Query) -> str | None:
+        return self.loaded.config.sinks[query.sink].event_time
+
+
+def committed(spark: SparkSession, bulk: BulkJob) -> int:
+    """How many chunks are in staging, for all of the job's sinks: what a resumed run need not do."""
+    config = bulk.loaded.config
+    counts = []
+    for query in bulk.queries:
+        table = staging_table(config, bulk.run, query.sink)
+        if not spark.catalog.tableExists(table):
+            return 0
+        newest = last_batch(spark, table, BatchId(bulk.run, query.name, 0).writer)
+        counts.append(0 if newest is None else newest + 1)
+    return min(counts, default=0)
+
+
+def run_bulk(
+    spark: SparkSession,
+    bulk: BulkJob,
+    *,
+    attempt: Callable[[Chunk, Callable[[], None]], None] = lambda chunk, work: work(),
+    before: Callable[[Chunk], bool] = lambda chunk: True,
+    after: Callable[[Chunk], None] = lambda chunk: None,
+) -> bool:
+    """Make every chunk that is not in staging yet, in order; answer whether all are done.
+
+    `before` is asked ahead of each chunk and may end the run by answering False. `attempt` runs the chunk's
+    work, and may run it again: a chunk that got through is recognised. `after` is told of each finished chunk.
+    """
+    chunks = bulk.job.chunks
+    share = 1 / max(len(chunks), 1)
+    sizes = {source.name: int(source.bytes * share) for source in bulk.job.sources}
+    profile = bulk.loaded.config.profiles.backfill.spark
+    with tuned(spark, unset_by(bulk_settings(_facts(spark, sizes)), profile)):
+        for chunk in chunks[committed(spark, bulk) :]:
+            if not before(chunk):
+                return False
+            attempt(chunk, lambda chunk=chunk: make_chunk(spark, bulk, chunk))  # type: ignore[misc]
+            after(chunk)
+    return True
+
+
+def make_chunk(spark: SparkSession, bulk: BulkJob, chunk: Chunk) -> None:
+    """One chunk into staging: every sink of the job, each in one commit."""
+    config = bulk.loaded.config
+    reads = chunk.reads
+    if all(bulk.event_time(query) for query in bulk.queries):
+        reads = whole_hours(reads)
+    inputs = {
+        source.name: open_batch(spark, bulk.loaded, bulk.home, source.name, reads, bulk.plan.regions)
+        for source in bulk.job.sources
+    }
+    results = bulk.app.jobs[bulk.job.job].results(inputs)
+    for query in bulk.queries:
+        rows = in_output(results[query.output], bulk.event_time(query), chunk.output)
+        sink = staging_sink(config, bulk.run, query.sink, config.profiles.backfill.max_rows_per_second)
+        sink.prepare(spark, rows.schema)
+        sink.write(rows, BatchId(bulk.run, query.name, chunk.number))
+
+
+def whole_hours(reads: Window) -> Window:
+    """The stretch widened to whole hours of the clock.
+
+    The archive is partitioned by the hour: a filter on whole hours is answered by the partitions alone, so no
+    row is compared and Iceberg can read columns in vectors. What is read too much is held back with the rest.
+    """
+    first = (reads.start - _EPOCH) // _HOUR * _HOUR
+    last = -(-(reads.end - _EPOCH) // _HOUR) * _HOUR
+    return Window(_EPOCH + first, _EPOCH + last)
+
+
+def in_output(rows: DataFrame, event_time: str | None, output: Window) -> DataFrame:
+    """The rows that belong to the output: all of them without an event time, the window being then what is read."""
+    if event_time is None:
+        return rows
+    from pyspark.sql import functions as F
+
+    moment = F.col(event_time)
+    return rows.where((moment >= F.lit(output.start)) & (moment < F.lit(output.end)))
+
+
+def staged_rows(spark: SparkSession, bulk: BulkJob) -> Mapping[str, int]:
+    """Rows in staging per sink, from the tables' own count."""
+    found = {}
+    for query in bulk.queries:
+        table = staging_table(bulk.loaded.config, bulk.run, query.sink)
+        if spark.catalog.tableExists(table):
+            snapshot = load_table(spark, table).currentSnapshot()
+            found[query.sink] = int(snapshot.summary().get("total-records") or 0) if snapshot else 0
+    return found
+
+
+def _facts(spark: SparkSession, sizes: Mapping[str, int]) -> Facts:
+    context = spark.sparkContext
+    java = context._jvm
+    memory = int(java.java.lang.Runtime.getRuntime().maxMemory()) if java else 0
+    return Facts(sizes, max(context.defaultParallelism, 1), memory)

@@ -1,0 +1,98 @@
+"""Settings that an expert would choose for a bulk run, from what is known of the tables before it starts.
+
+Each choice carries its reason, and a setting of the profile always wins over it.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+MB, GB = 1024**2, 1024**3
+EXPANSION = 5
+"""Rows in a shuffle take about this many times their bytes in zstd Parquet."""
+PARTITION_BYTES = 64 * MB
+"""What one task should shuffle: small enough to hash in memory, large enough to be worth a task."""
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    key: str
+    value: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """Bytes that one chunk reads, per source; what there is to work with."""
+
+    source_bytes: Mapping[str, int]
+    cores: int
+    memory: int
+
+
+def process_settings(memory: int, cores: int) -> tuple[Setting, ...]:
+    """What must be known when the JVM starts. `memory` is the machine's."""
+    heap = min(max(memory // 4, GB), 8 * GB, max(cores, 1) * 2 * GB)
+    return (
+        Setting("spark.driver.memory", f"{heap // MB}m", "a quarter of the machine, at most 2 GB a core and 8 GB"),
+        Setting("spark.driver.extraJavaOptions", "-XX:+UseParallelGC", "throughput counts, not pauses"),
+    )
+
+
+def bulk_settings(facts: Facts) -> tuple[Setting, ...]:
+    """What one job's chunks run with."""
+    total = sum(facts.source_bytes.values()) * EXPANSION
+    waves = max(math.ceil(total / PARTITION_BYTES / facts.cores), 1)
+    partitions = facts.cores * waves
+    hashed = max(facts.memory // (8 * facts.cores), 64 * MB)
+    return (
+        Setting("spark.sql.adaptive.enabled", "true", "sizes are known only after a shuffle"),
+        Setting("spark.sql.shuffle.partitions", str(partitions), f"{total // MB} MB to shuffle on {facts.cores} cores"),
+        Setting("spark.sql.join.preferSortMergeJoin", "false", "the smaller side of a join is hashed, not sorted"),
+        Setting(
+            "spark.sql.adaptive.maxShuffledHashJoinLocalMapThreshold",
+            f"{hashed // MB}m",
+            "an eighth of the memory of a task may hold the hashed side",
+        ),
+        Setting(
+            "spark.sql.autoBroadcastJoinThreshold", f"{max(hashed // 8, 10 * MB)}", "a side this small is broadcast"
+        ),
+        Setting("spark.sql.adaptive.coalescePartitions.parallelismFirst", "true", "every core has work to the end"),
+    )
+
+
+def machine_memory() -> int:
+    """Bytes of memory of this machine."""
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (ValueError, OSError, AttributeError):
+        return 4 * GB
+
+
+def unset_by(settings: Iterable[Setting], profile: Mapping[str, object]) -> dict[str, str]:
+    """The settings that the profile leaves to us."""
+    return {setting.key: setting.value for setting in settings if setting.key not in profile}
+
+
+@contextmanager
+def tuned(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
+    """Run a block with these SQL settings; the session has its own back afterwards."""
+    before: dict[str, str | None] = {key: spark.conf.get(key, None) for key in settings}
+    for key, value in settings.items():
+        spark.conf.set(key, value)
+    try:
+        yield
+    finally:
+        for key, earlier in before.items():
+            if earlier is None:
+                spark.conf.unset(key)
+            else:
+                spark.conf.set(key, earlier)

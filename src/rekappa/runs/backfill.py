@@ -1,0 +1,127 @@
+"""A backfill: plan, record, run into staging; stopped, killed or paused, it goes on where its checkpoint is.
+
+    run = run_backfill(spark, loaded, app, home, BackfillRequest(window))
+
+It has its own checkpoints and its own staging tables, so it can run beside the live job of the same app.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from rekappa.app import App
+from rekappa.config.load import Loaded
+from rekappa.errors import RekappaError, RunError
+from rekappa.home import Home
+from rekappa.plan.plan import JobPlan, Mode, Plan
+from rekappa.plan.store import load as load_plan
+from rekappa.plan.store import save as save_plan
+from rekappa.replay.tuning import machine_memory, process_settings, unset_by
+from rekappa.runs.bulk_job import run_bulk_job
+from rekappa.runs.control import Wish, set_wish, stopping_on_signals
+from rekappa.runs.planning import make_plan
+from rekappa.runs.record import Kind, Run, State, new_run_id
+from rekappa.runs.request import BackfillRequest
+from rekappa.runs.store import RunStore
+from rekappa.runs.work import PLAN, Ended, OnProgress, Progress, Work, save_progress
+from rekappa.spark.session import open_session
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["BackfillRequest", "Progress", "backfill_session", "continue_backfill", "create_backfill", "run_backfill"]
+
+
+def backfill_session(loaded: Loaded, home: Home, overrides: Mapping[str, str] | None = None) -> SparkSession:
+    """Spark under the backfill profile, with memory and collector chosen unless the profile names them."""
+    profile = loaded.config.profiles.backfill.spark
+    chosen = unset_by(process_settings(machine_memory(), os.cpu_count() or 1), profile)
+    return open_session(loaded.config, "backfill", home, **{**chosen, **(overrides or {})})
+
+
+def create_backfill(loaded: Loaded, home: Home, request: BackfillRequest, plan: Plan) -> Run:
+    """Record the run and save its plan; nothing has run yet. The plan is saved first: a record always has one."""
+    run = Run(
+        id=new_run_id(Kind.BACKFILL),
+        app=loaded.config.app,
+        kind=Kind.BACKFILL,
+        folder=str(loaded.folder),
+        spec={
+            **request.to_json(),
+            "overrides": list(loaded.overrides),
+            "modes": {job.job: job.mode for job in plan.jobs},
+            "sinks": [sink for job in plan.jobs for sink in job.sinks],
+        },
+    )
+    identity = save_plan(plan, home.checkpoint(run.app, run.id) / PLAN)
+    return RunStore.open(home).create(replace(run, spec={**run.spec, "plan": identity}))
+
+
+def run_backfill(
+    spark: SparkSession,
+    loaded: Loaded,
+    app: App,
+    home: Home,
+    request: BackfillRequest,
+    *,
+    plan: Plan | None = None,
+    on_start: Callable[[Run], None] = lambda run: None,
+    on_progress: OnProgress = lambda progress: None,
+) -> Run:
+    """Plan (unless a plan is given) and run a new backfill to its end."""
+    made = plan or make_plan(spark, loaded, app, home, request)
+    run = create_backfill(loaded, home, request, made)
+    on_start(run)
+    return continue_backfill(spark, loaded, app, home, run.id, on_progress=on_progress)
+
+
+def continue_backfill(
+    spark: SparkSession,
+    loaded: Loaded,
+    app: App,
+    home: Home,
+    run_id: str,
+    *,
+    on_progress: OnProgress = lambda progress: None,
+) -> Run:
+    """Run what is left of a backfill: all of a new one, the rest of one that was stopped, killed or failed."""
+    store = RunStore.open(home)
+    run = store.run(run_id)
+    if run.state in (State.FINISHED, State.CANCELLED):
+        raise RunError(f"Cannot continue run {run.id}: it is {run.state}", hint="Start a new backfill.")
+    run = store.claim(run.id)
+    set_wish(home, run, Wish.GO)
+    try:
+        plan = load_plan(home.checkpoint(run.app, run.id) / PLAN)
+        with stopping_on_signals() as stop:
+            work = Work(spark, loaded, app, home, run, plan, store, stop, on_progress)
+            for job in plan.jobs:
+                _run_job(work, job)
+    except Ended as ended:
+        return store.end(run.id, ended.state)
+    except BaseException as error:
+        message = error.message if isinstance(error, RekappaError) else f"{type(error).__name__}: {error}"
+        store.end(run.id, State.FAILED, error=message)
+        raise
+    return store.end(run.id, State.FINISHED)
+
+
+def _run_job(work: Work, job: JobPlan) -> None:
+    began = time.monotonic()
+    before = work.jobs.setdefault(job.job, {"job": job.job, "mode": job.mode.value})
+    if job.mode is Mode.BULK:
+        fresh = run_bulk_job(work, job)
+    else:
+        from rekappa.runs.slice_job import run_slices_job
+
+        fresh = run_slices_job(work, job)
+    seconds = time.monotonic() - began
+    rows = sum(source.rows for source in job.sources)
+    if fresh and seconds > 0:
+        # Only a job that ran from its beginning in this process tells its speed.
+        before["rows_per_second"] = round(rows / seconds)
+    save_progress(work)

@@ -1,0 +1,118 @@
+"""The jobs of a backfill that run over slices: every query a replay with a checkpoint of its own."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from rekappa.config.bind import Query, queries
+from rekappa.config.model import IcebergCandidate
+from rekappa.errors import RunError
+from rekappa.plan.plan import JobPlan, Mode, SourcePlan
+from rekappa.record import METADATA
+from rekappa.replay.catalog import load_table
+from rekappa.replay.closing import reached
+from rekappa.replay.ordered import ArchiveSource, Control, HoldBack, SliceProgress, run_slices
+from rekappa.runs.control import Wish, wish
+from rekappa.runs.record import State
+from rekappa.runs.work import PLAN, Ended, Progress, Work, report
+from rekappa.sinks.contract import BatchId, Sink
+from rekappa.sinks.staging import staging_sink
+from rekappa.sources.decode import metadata_type, payload_type
+from rekappa.sources.open import named_source, past_candidate
+from rekappa.timeline import format_instant
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+def run_slices_job(work: Work, job: JobPlan) -> bool:
+    """Every query of the job over its slices, one after the other, each with a checkpoint of its own."""
+    config = work.loaded.config
+    own = [query for query in queries(config, work.app) if query.sink in job.sinks]
+    sources = {planned.name: _source(work, job, planned) for planned in job.sources}
+    fresh = True
+    for number, query in enumerate(own):
+        checkpoint = work.folder / query.name
+        fresh = fresh and reached(checkpoint).planned is None
+        sink = staging_sink(config, work.run.id, query.sink, config.profiles.backfill.max_rows_per_second)
+        outcome = run_slices(
+            work.spark,
+            work.folder / PLAN,
+            job.job,
+            sources,
+            lambda inputs, query=query: work.app.jobs[job.job].results(inputs)[query.output],  # type: ignore[misc]
+            _writer(work, query, sink),
+            checkpoint,
+            hold_back=HoldBack(work.plan.window, config.sinks[query.sink].event_time),
+            close=job.mode is not Mode.EXACT,
+            on_progress=_slice_progress(work, job, number, len(own)),
+            control=lambda: _slice_control(work),
+        )
+        work.jobs[job.job].setdefault("queries", {})[query.name] = {
+            "late_rows": outcome.late_rows,
+            "peak_state_rows": outcome.peak_state_rows,
+            "final_until": format_instant(outcome.watermark) if outcome.watermark else None,
+        }
+        if not outcome.finished:
+            raise Ended(State.CANCELLED if wish(work.home, work.run) is Wish.CANCEL else State.STOPPED)
+    return fresh
+
+
+def _source(work: Work, job: JobPlan, planned: SourcePlan) -> ArchiveSource:
+    from pyspark.sql.types import StructField, StructType
+
+    source = named_source(work.loaded, planned.name)
+    candidate = past_candidate(planned.name, source)[1]
+    if not isinstance(candidate, IcebergCandidate):
+        raise RunError(f"Cannot replay source {planned.name!r} in {job.mode} mode: it is not an Iceberg table")
+    payload = payload_type(source, work.loaded.folder)
+    record = StructType([*payload.fields, StructField(METADATA, metadata_type())])
+    return ArchiveSource(load_table(work.loaded.config, candidate.table, work.home), record, planned.columns)
+
+
+def _writer(work: Work, query: Query, sink: Sink) -> Callable[[DataFrame, int], None]:
+    prepared: list[bool] = []
+
+    def write(rows: DataFrame, number: int) -> None:
+        if not prepared:
+            sink.prepare(rows.sparkSession, rows.schema)
+            prepared.append(True)
+        sink.write(rows, BatchId(work.run.id, query.name, number))
+
+    return write
+
+
+def _slice_control(work: Work) -> Control:
+    told = wish(work.home, work.run)
+    if work.stop.is_set() or told is Wish.CANCEL:
+        return Control.STOP
+    if told is Wish.PAUSE:
+        if work.store.run(work.run.id).state is not State.PAUSED:
+            work.store.update(work.run.id, state=State.PAUSED)
+        return Control.PAUSE
+    if work.store.run(work.run.id).state is State.PAUSED:
+        work.store.update(work.run.id, state=State.RUNNING)
+    return Control.GO
+
+
+def _slice_progress(work: Work, job: JobPlan, number: int, count: int) -> Callable[[SliceProgress], None]:
+    began, first = time.monotonic(), [-1]
+    planned = sum(source.rows for source in job.sources)
+
+    def tell(now: SliceProgress) -> None:
+        if first[0] < 0:
+            first[0] = now.done
+        here = now.done - first[0]
+        left = timedelta(seconds=(time.monotonic() - began) / here * (now.slices - now.done)) if here > 0 else None
+        report(
+            work,
+            Progress(
+                work.run.id, job.job, job.mode, number * now.slices + now.done, count * now.slices, now.rows,
+                planned * count, now.late_rows, now.state_rows, now.reach, left, now.paused,
+            ),
+        )  # fmt: skip
+
+    return tell

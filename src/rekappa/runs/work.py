@@ -1,0 +1,149 @@
+"""One process at work on one backfill: how far it is, what it was told, and what to do when a piece fails."""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rekappa.app import App
+from rekappa.config.load import Loaded
+from rekappa.errors import RekappaError, RunError
+from rekappa.home import Home
+from rekappa.plan.plan import Mode, Plan
+from rekappa.runs.control import Wish, wish
+from rekappa.runs.record import Run, State
+from rekappa.runs.store import RunStore
+from rekappa.timeline import format_instant
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+ATTEMPTS = 3
+LOOK = 0.2
+PLAN = "plan.jsonl.gz"
+_FILE = re.compile(r"[\w:/.\-=+%]*/[\w.\-=+%]+\.(?:parquet|avro|orc)")
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a run is: `done` of `total` chunks or slices, over all its jobs and queries."""
+
+    run: str
+    job: str
+    mode: Mode
+    done: int
+    total: int
+    rows: int
+    planned_rows: int
+    late_rows: int = 0
+    state_rows: int = 0
+    reached: datetime | None = None
+    left: timedelta | None = None
+    paused: bool = False
+
+    @property
+    def unit(self) -> str:
+        return "chunk" if self.mode is Mode.BULK else "slice"
+
+
+OnProgress = Callable[[Progress], None]
+
+
+@dataclass(slots=True)
+class Work:
+    """One process at work on one run."""
+
+    spark: SparkSession
+    loaded: Loaded
+    app: App
+    home: Home
+    run: Run
+    plan: Plan
+    store: RunStore
+    stop: threading.Event
+    on_progress: OnProgress
+    jobs: dict[str, dict[str, Any]] = field(default_factory=dict)
+    began: float = field(default_factory=time.monotonic)
+
+    @property
+    def folder(self) -> Path:
+        return self.home.checkpoint(self.run.app, self.run.id)
+
+
+class Ended(Exception):
+    """Leaves the work between two chunks or slices: `state` is what the run is then."""
+
+    def __init__(self, state: State) -> None:
+        super().__init__(state)
+        self.state = state
+
+
+def with_retries(what: str, make: Callable[[], None]) -> None:
+    for number in range(1, ATTEMPTS + 1):
+        try:
+            make()
+            return
+        except RekappaError:
+            raise
+        except Exception as error:
+            cause, file = failure(error)
+            if number == ATTEMPTS or type(error).__name__ == "AnalysisException":
+                named = f" (file {file})" if file else ""
+                raise RunError(
+                    f"Cannot make {what}{named}: {cause}",
+                    hint="The run keeps what is done: `rekappa resume RUN` tries the rest again.",
+                ) from error
+
+
+def failure(error: BaseException) -> tuple[str, str | None]:
+    """The line of Spark's message that says what happened, and the data file that it is about, if it names one."""
+    text = str(error)
+    lines = [line.strip() for line in text.splitlines() if line.strip() and not line.lstrip().startswith("at ")]
+    telling = [line for line in lines if re.search(r"(Error|Exception):", line)]
+    file = _FILE.search(text)
+    cause = (telling or lines or [type(error).__name__])[-1]
+    return cause.removeprefix("Caused by: ")[:400], file.group(0) if file else None
+
+
+def go_on(work: Work, waiting: Callable[[], None]) -> bool:
+    """Called between chunks: waits while paused; raises `Ended` to leave."""
+    if work.stop.is_set():
+        raise Ended(State.STOPPED)
+    told = wish(work.home, work.run)
+    if told is Wish.PAUSE:
+        work.store.update(work.run.id, state=State.PAUSED)
+        waiting()
+        while (told := wish(work.home, work.run)) is Wish.PAUSE and not work.stop.is_set():
+            time.sleep(LOOK)
+        if work.stop.is_set():
+            raise Ended(State.STOPPED)
+        if told is Wish.GO:
+            work.store.update(work.run.id, state=State.RUNNING)
+    if told is Wish.CANCEL:
+        raise Ended(State.CANCELLED)
+    return True
+
+
+def report(work: Work, progress: Progress) -> None:
+    work.jobs.setdefault(progress.job, {"job": progress.job, "mode": progress.mode.value}).update(
+        done=progress.done,
+        total=progress.total,
+        rows=progress.rows,
+        planned_rows=progress.planned_rows,
+        late_rows=progress.late_rows,
+        state_rows=progress.state_rows,
+        reached=format_instant(progress.reached) if progress.reached else None,
+        seconds_left=round(progress.left.total_seconds(), 1) if progress.left is not None else None,
+    )
+    save_progress(work)
+    work.on_progress(progress)
+
+
+def save_progress(work: Work) -> None:
+    work.store.update(work.run.id, progress={"jobs": list(work.jobs.values())})
