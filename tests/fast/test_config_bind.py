@@ -100,6 +100,14 @@ def test_an_error_in_a_neighbour_names_the_neighbour(tmp_path: Path) -> None:
     assert "bind_neighbour_that_fails.py:3: ValueError: no" in error.message
 
 
+def test_two_apps_may_have_neighbours_of_one_name(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "bind_shared_name.py").write_text(f"word = {name!r}\n")
+        code = f"from bind_shared_name import word\nassert word == {name!r}\n" + CODE
+        assert bound(tmp_path / name, code)
+
+
 def test_a_sink_of_no_job_names_its_line(tmp_path: Path) -> None:
     error = refused(tmp_path, config=CONFIG.replace("job: totals", "job: total"))
     assert "rekappa.yaml:13" in error.message

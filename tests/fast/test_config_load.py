@@ -190,6 +190,7 @@ def test_yaml_words_are_not_booleans_and_dates_stay_text(write: Write) -> None:
         ("id BIGINT", "id BIGNT", 4, "unknown type 'BIGNT'", "'BIGINT'"),
         ("id BIGINT, event_ts TIMESTAMP", "{file: missing.ddl}", 4, "missing.ddl", None),
         ("app: shop", "app: My Shop", 1, "can't be 'My Shop'", "lower-case"),
+        ("{spark.sql.shuffle.partitions: 8}", "{spark.x: 1, spark: 5}", 22, "must be a mapping, not 5", None),
         ("spark.sql.shuffle", "sql.shuffle", 22, "is not a known key", None),
         ("  main: {region: eu}", "  main: {region: eu}\n  main: {}", 20, "already set on line 19", "one of the two"),
         ("app: shop", "app: [shop", 2, "expected", None),
@@ -359,3 +360,8 @@ def test_any_flag_and_any_app_name_are_taken_or_refused(write: Write, text: str)
 def test_durations_are_timedeltas(write: Write) -> None:
     loaded = load(write(), environ={})
     assert loaded.config.sources["clicks"].candidates["backfill"].max_misalignment == timedelta(minutes=5)  # type: ignore[union-attr]
+
+
+def test_the_null_sink_needs_no_quotes(write: Write) -> None:
+    text = BASE.replace("  copy:\n", "  nothing: {type: null}\n  copy:\n")
+    assert load(write(text), environ={}).config.sinks["nothing"].type == "null"

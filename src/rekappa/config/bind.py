@@ -10,7 +10,7 @@ from pathlib import Path
 from types import ModuleType
 
 from rekappa.app import App, Job
-from rekappa.config.load import Loaded, shorter
+from rekappa.config.load import FILE, Loaded, shorter
 from rekappa.config.model import AppConfig
 from rekappa.config.overrides import nearest
 from rekappa.config.problems import Problem, place
@@ -54,10 +54,7 @@ def _imported(loaded: Loaded) -> ModuleType:
     if not entry.is_file():
         near = nearest(loaded.config.entry, sorted(file.name for file in loaded.folder.glob("*.py")))
         raise AppError(f"Cannot import {shorter(entry)}: there is no such file", hint=f"`entry` names it. {near}")
-    folder = str(loaded.folder)
-    if folder not in sys.path:
-        # Stays there: a job may import a neighbour when it is called.
-        sys.path.insert(0, folder)
+    _make_importable(loaded.folder)
     before = set(sys.modules)
     module = ModuleType(f"rekappa_app_{loaded.config.app.replace('-', '_')}")
     module.__file__ = str(entry)
@@ -69,6 +66,21 @@ def _imported(loaded: Loaded) -> ModuleType:
         raise _import_failed(error, entry, loaded.folder) from error
     _pickle_by_value([module, *(sys.modules[name] for name in set(sys.modules) - before)], loaded.folder)
     return module
+
+
+def _make_importable(folder: Path) -> None:
+    """Let the app import its neighbours, also later, when a job is called.
+
+    A neighbour of the same name that another app in this process brought along makes room.
+    """
+    if str(folder) in sys.path:
+        sys.path.remove(str(folder))
+    sys.path.insert(0, str(folder))
+    for neighbour in [*folder.glob("*.py"), *folder.glob("*/__init__.py")]:
+        name = neighbour.stem if neighbour.parent == folder else neighbour.parent.name
+        file = getattr(sys.modules.get(name), "__file__", None)
+        if file and Path(file) != neighbour and (Path(file).parent / FILE).is_file() and not name.startswith("test_"):
+            del sys.modules[name]
 
 
 def _pickle_by_value(modules: list[ModuleType], folder: Path) -> None:

@@ -32,7 +32,8 @@ class Loaded:
     config: AppConfig
     folder: FilePath
     file: FilePath
-    overrides: tuple[str, ...] = ()
+    # May hold secrets: not for logs.
+    overrides: tuple[str, ...] = field(default=(), repr=False)
     origins: Mapping[Path, Origin] = field(default_factory=dict, repr=False)
 
     def origin(self, *path: str | int) -> Origin:
@@ -60,6 +61,7 @@ def load(app: str | FilePath, *, overrides: Sequence[str] = (), environ: Mapping
     for override in [*from_environment(surroundings, values), *from_flags(overrides)]:
         apply(override, values, origins)
         applied[override.path] = override
+    _name_null(values)
     config = _validated(values, origins, applied, name)
     found = check.problems(config, file.parent, origins, name)
     if found:
@@ -145,6 +147,14 @@ def _collect_spark(values: dict[str, Any], origins: dict[Path, Origin]) -> None:
                 )
             under[key] = profile.pop(key)
             origins[("profiles", name, "spark", key)] = origin
+
+
+def _name_null(values: dict[str, Any]) -> None:
+    """`type: null` is YAML's nothing, but means the sink of that name."""
+    sinks = values.get("sinks")
+    for sink in sinks.values() if isinstance(sinks, dict) else ():
+        if isinstance(sink, dict) and "type" in sink and sink["type"] is None:
+            sink["type"] = "null"
 
 
 def _validated(

@@ -244,7 +244,7 @@ class Profile(Model):
     @model_validator(mode="before")
     @classmethod
     def _collect_spark(cls, value: Any) -> Any:
-        if not isinstance(value, dict):
+        if not isinstance(value, dict) or not isinstance(value.get("spark") or {}, dict):
             return value
         loose = {key: setting for key, setting in value.items() if str(key).startswith("spark.")}
         rest = {key: setting for key, setting in value.items() if key not in loose}
@@ -263,7 +263,7 @@ class AppConfig(Model):
     app: str = Field(pattern=r"^[a-z][a-z0-9_-]*$")
     entry: str = "app.py"
     clusters: dict[str, Cluster] = {"main": Cluster()}
-    catalogs: dict[str, Catalog] = {"lake": Catalog()}
+    catalogs: dict[str, Catalog] = Field(default={"lake": Catalog()}, min_length=1)
     sources: dict[str, Source] = Field(min_length=1)
     sinks: dict[str, Sink] = Field(min_length=1)
     archive: Archive = Archive()
