@@ -14,8 +14,14 @@ app = App("sessions")
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 GAP = timedelta(minutes=5) // timedelta(microseconds=1)
-OPEN = StructType.fromDDL("first BIGINT, last BIGINT, events BIGINT")
-SESSION = StructType.fromDDL("account_id BIGINT, session_start TIMESTAMP, session_end TIMESTAMP, events BIGINT")
+OPEN = StructType().add("first", "long").add("last", "long").add("events", "long")
+SESSION = (
+    StructType()
+    .add("account_id", "long")
+    .add("session_start", "timestamp")
+    .add("session_end", "timestamp")
+    .add("events", "long")
+)
 
 Span = tuple[int, int, int]
 """First and last event in microseconds, and how many there were."""

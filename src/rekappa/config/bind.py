@@ -102,7 +102,10 @@ def _import_failed(error: BaseException, entry: Path, folder: Path) -> AppError:
         if frames:
             at = f"{shorter(Path(frames[-1].filename))}:{frames[-1].lineno}"
         reason = error.message if isinstance(error, AppError) else f"{type(error).__name__}: {error}".rstrip(": ")
-    return AppError(f"Cannot import {at}: {reason}", hint=error.hint if isinstance(error, AppError) else None)
+    hint = error.hint if isinstance(error, AppError) else None
+    if "SESSION_OR_CONTEXT_NOT_EXISTS" in reason:
+        hint = "The file is read before Spark starts: build columns and schemas inside the job."
+    return AppError(f"Cannot import {at}: {reason}", hint=hint)
 
 
 def _within(file: str, folder: Path) -> bool:
