@@ -7,6 +7,7 @@ from collections import Counter
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
 
 from rekappa.errors import ValidationError
@@ -18,12 +19,14 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 AT = datetime(2026, 11, 1, tzinfo=UTC)
-DDL = "id BIGINT, v DOUBLE, s STRING, at TIMESTAMP"
 KEYED = Rules(key=("id",), unique=True)
 
 
 def rows(spark: SparkSession, *values: tuple[Any, ...]) -> DataFrame:
-    return spark.createDataFrame([(*value, AT + timedelta(minutes=value[0] or 0)) for value in values], DDL)
+    columns = zip(*((*value, AT + timedelta(minutes=value[0] or 0)) for value in values), strict=True)
+    kinds = (pa.int64(), pa.float64(), pa.string(), pa.timestamp("us", "UTC"))
+    arrays = [pa.array(column, kind) for column, kind in zip(columns, kinds, strict=True)]
+    return spark.createDataFrame(pa.table(arrays, names=["id", "v", "s", "at"]))
 
 
 def test_counts_samples_and_columns(spark: SparkSession) -> None:

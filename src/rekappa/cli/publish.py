@@ -26,14 +26,13 @@ def _note(text: str) -> None:
 
 
 def _opened(run: str, overrides: tuple[str, ...]) -> tuple[Any, Any]:
-    from rekappa.config.load import load
-    from rekappa.recovery.staged import backfill_run, open_staged
-    from rekappa.spark.session import open_session
+    from rekappa.recovery.staged import backfill_run, load_run, open_staged
+    from rekappa.runs.backfill import backfill_session
 
     home = Home.locate()
     found = backfill_run(home, run)
-    loaded = load(found.folder, overrides=overrides)
-    spark = open_session(loaded.config, "backfill", home)
+    loaded = load_run(found, overrides)
+    spark = backfill_session(loaded, home)
     return spark, open_staged(spark, home, found, loaded)
 
 
@@ -148,7 +147,7 @@ def clean(
     """Remove staging of APP's ended runs that is older than its retention. Their publication can't be undone then."""
     from rekappa.config.load import load
     from rekappa.recovery.clean import clean as remove
-    from rekappa.spark.session import open_session
+    from rekappa.runs.backfill import backfill_session
 
     try:
         age = parse_duration(older_than) if older_than is not None else None
@@ -156,7 +155,7 @@ def clean(
         raise ConfigError(str(error)) from None
     loaded = load(app, overrides=overrides)
     home, out = Home.locate(), output(as_json)
-    spark = open_session(loaded.config, "backfill", home)
+    spark = backfill_session(loaded, home)
     found = remove(spark, loaded.config, home, older_than=age, dry_run=True)
     going = [one for one in found if one.kept is None]
     if going and not dry_run:

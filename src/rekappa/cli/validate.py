@@ -37,9 +37,8 @@ def validate(
       rekappa validate backfill_20261101_130000_ab12
       rekappa validate RUN --ignore updated_at --tolerance 1e-9 --threshold 99.9 --html report.html
     """
-    from rekappa.config.load import load
-    from rekappa.recovery.staged import backfill_run, open_staged
-    from rekappa.spark.session import open_session
+    from rekappa.recovery.staged import backfill_run, load_run, open_staged
+    from rekappa.runs.backfill import backfill_session
     from rekappa.validate.html import page
     from rekappa.validate.report import show
     from rekappa.validate.run import Request
@@ -50,8 +49,8 @@ def validate(
     request = Request(ignore, tolerance, threshold)
     home, out = Home.locate(), output(as_json)
     found = backfill_run(home, run)
-    loaded = load(found.folder, overrides=overrides)
-    spark = open_session(loaded.config, "backfill", home)
+    loaded = load_run(found, overrides)
+    spark = backfill_session(loaded, home)
     staged = open_staged(spark, home, found, loaded)
     verdict = compare(spark, staged, request, tell=lambda text: click.echo(f"{text} …", err=True))
     if html is not None:

@@ -12,9 +12,8 @@ from rekappa.errors import PublishError
 from rekappa.recovery import iceberg
 from rekappa.recovery.history import publication
 from rekappa.recovery.span import Span
-from rekappa.recovery.staged import Staged, StagedSink
+from rekappa.recovery.staged import Staged, StagedSink, span_of
 from rekappa.runs.store import RunStore
-from rekappa.sinks.contract import window_column
 from rekappa.spark.commits import load_table
 from rekappa.validate.diff import require_same_columns
 from rekappa.validate.result import Rules
@@ -164,11 +163,6 @@ def undo_state(spark: SparkSession, staged: Staged) -> dict[str, str]:
     if set(states.values()) == {"never published"}:
         raise PublishError(f"Cannot undo run {staged.run.id}: it was not published")
     return states
-
-
-def span_of(spark: SparkSession, staged: Staged, one: StagedSink) -> Span:
-    """Which column says what belongs to the window in this sink's table."""
-    return Span(window_column(one.rows(spark).schema, one.sink.event_time, one.name), staged.window)
 
 
 def publisher_of(one: StagedSink) -> Any:

@@ -11,7 +11,6 @@ from rekappa.timeline import Window
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, SparkSession
-    from pyspark.sql.types import StructType
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _DAY = timedelta(days=1)
@@ -19,17 +18,25 @@ _DAY = timedelta(days=1)
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """The rows whose `column` lies in `window`. A row without a time is in no window."""
+    """The rows whose `column` lies in `window`. A row without a time is in no window.
+
+    With `regions`, only rows that name one of them in `region_column`.
+    """
 
     column: str
     window: Window
+    region_column: str | None = None
+    regions: tuple[str, ...] = ()
 
     def inside(self) -> Column:
         """True for rows of the window, false (never null) for all others."""
         from pyspark.sql import functions as F
 
         at = F.col(self.column)
-        return F.coalesce((at >= F.lit(self.window.start)) & (at < F.lit(self.window.end)), F.lit(False))
+        chosen = (at >= F.lit(self.window.start)) & (at < F.lit(self.window.end))
+        if self.region_column and self.regions:
+            chosen = chosen & F.col(self.region_column).isin(list(self.regions))
+        return F.coalesce(chosen, F.lit(False))
 
     def before(self) -> Column:
         from pyspark.sql import functions as F
@@ -54,20 +61,15 @@ class Span:
             raise PublishError(f"Cannot use {self.column!r} of {table.name()} as event time: it is a {kind}")
         jvm: Any = spark._jvm
         make = jvm.org.apache.iceberg.expressions.Expressions
-        return make.__getattr__("and")(make.greaterThanOrEqual(self.column, low), make.lessThan(self.column, high))
+        both = getattr(make, "and")
+        expression = both(make.greaterThanOrEqual(self.column, low), make.lessThan(self.column, high))
+        if self.region_column and self.regions:
+            names = jvm.java.util.ArrayList()
+            for region in self.regions:
+                names.add(region)
+            expression = both(expression, getattr(make, "in")(self.region_column, names))
+        return expression
 
 
 def _micros(moment: datetime) -> int:
     return (moment - _EPOCH) // timedelta(microseconds=1)
-
-
-def event_time_type(schema: StructType, column: str) -> str | None:
-    """The Spark type of a possibly nested column; None if there is none of that name."""
-    from pyspark.sql.types import StructType as Struct
-
-    here: Any = schema
-    for part in column.split("."):
-        if not isinstance(here, Struct) or part not in here.names:
-            return None
-        here = here[part].dataType
-    return str(here.simpleString())

@@ -8,8 +8,11 @@ from typing import TYPE_CHECKING
 from rekappa.config.load import Loaded, load
 from rekappa.errors import RunError
 from rekappa.home import Home
+from rekappa.record import METADATA, REGION
+from rekappa.recovery.span import Span
 from rekappa.runs.record import Kind, Run, State
 from rekappa.runs.store import RunStore
+from rekappa.sinks.contract import window_column
 from rekappa.sinks.registry import open_sink
 from rekappa.sinks.staging import staging_table
 from rekappa.timeline import Window
@@ -41,6 +44,27 @@ class Staged:
     sinks: tuple[StagedSink, ...]
 
 
+def span_of(spark: SparkSession, staged: Staged, one: StagedSink) -> Span:
+    """Which rows of the sink the run made anew: those of its window and, if it chose regions, of these."""
+    schema = one.rows(spark).schema
+    column = window_column(schema, one.sink.event_time, one.name)
+    regions = tuple(staged.run.spec.get("regions") or ())
+    if not regions:
+        return Span(column, staged.window)
+    named = REGION if METADATA in schema.names else "region" if "region" in schema.names else None
+    if named is None:
+        raise RunError(
+            f"Cannot tell the rows of region {', '.join(regions)} in sink {one.name!r}: it has no column `region`",
+            hint="Add the region to the job's result, or backfill all regions.",
+        )
+    return Span(column, staged.window, named, regions)
+
+
+def load_run(run: Run, overrides: tuple[str, ...] = ()) -> Loaded:
+    """The app's configuration as the run had it, and what is overridden now."""
+    return load(run.folder, overrides=(*run.spec.get("overrides", ()), *overrides))
+
+
 def backfill_run(home: Home, run_id: str) -> Run:
     """The run, if it is a backfill that has finished; refuses every other."""
     run = RunStore.open(home).run(run_id)
@@ -69,7 +93,7 @@ def window_of(run: Run) -> Window:
 
 def open_staged(spark: SparkSession, home: Home, run: Run, loaded: Loaded | None = None) -> Staged:
     """What the run left in staging. Refuses when any of its staging tables is gone."""
-    loaded = loaded or load(run.folder)
+    loaded = loaded or load_run(run)
     config = loaded.config
     named = run.spec.get("sinks") or list(config.sinks)
     found, absent = [], []

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
-from rekappa.timeline import Window
 from rekappa.validate.result import Cause
 
 if TYPE_CHECKING:
@@ -28,7 +27,6 @@ class Evidence:
     window.
     """
 
-    window: Window | None = None
     event_time: str | None = None
     key: tuple[str, ...] = ()
     open_from: datetime | None = None

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 from rekappa.config.bind import load_app, queries
 from rekappa.config.model import IcebergSink
 from rekappa.errors import RekappaError, ValidationError
-from rekappa.recovery.staged import Staged, StagedSink
+from rekappa.recovery.staged import Staged, StagedSink, span_of
 from rekappa.runs.record import Kind
 from rekappa.runs.store import RunStore
-from rekappa.sinks.contract import Rerun, window_column
-from rekappa.timeline import parse_instant
+from rekappa.sinks.contract import Rerun
 from rekappa.validate.compare import compare
 from rekappa.validate.explain import LATE_AT, Evidence
+from rekappa.validate.final import open_from
 from rekappa.validate.late import late_inputs, readings
 from rekappa.validate.result import Rules, SinkVerdict, Verdict
 
@@ -75,6 +75,7 @@ def _verdict(spark: SparkSession, staged: Staged, one: StagedSink, request: Requ
         counted = rows.count()
         reason = f"Spark can't read a {spec.type} sink back: {counted} staged rows were counted, none was compared"
         return SinkVerdict(one.name, target, None, reason)
+    production = production.where(span_of(spark, staged, one).inside())
     columns = rows.columns
     upsert = one.sink.rerun is Rerun.IDEMPOTENT
     rules = Rules(
@@ -101,13 +102,10 @@ def _outside(rows: DataFrame, event_time: str, staged: Staged) -> DataFrame:
 
 def _evidence(spark: SparkSession, staged: Staged, one: StagedSink) -> tuple[Evidence, tuple[str, ...]]:
     """All that is known of why rows may differ; what could not be looked at is said in a note."""
-    column = window_column(one.rows(spark).schema, one.sink.event_time, one.name)
-    open_from = staged.run.progress.get("open_from")
     evidence = Evidence(
-        window=staged.window,
-        event_time=column,
+        event_time=span_of(spark, staged, one).column,
         key=staged.loaded.config.sinks[one.name].key,
-        open_from=parse_instant(str(open_from)) if open_from else None,
+        open_from=open_from(staged, one.name),
     )
     try:
         late = _late(spark, staged, one)

@@ -1,0 +1,50 @@
+"""From when on a backfill's output was not final: the archive, or the drain, ended too early."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from rekappa.errors import PlanError
+from rekappa.plan.plan import JobPlan
+from rekappa.plan.store import PlanFile
+from rekappa.runs.work import PLAN
+from rekappa.timeline import Window, parse_instant
+
+if TYPE_CHECKING:
+    from rekappa.recovery.staged import Staged
+
+
+def open_from(staged: Staged, sink: str) -> datetime | None:
+    """The event time from which rows of this sink could still have changed; None if all were final."""
+    run = staged.run
+    try:
+        plan = PlanFile(staged.home.checkpoint(run.app, run.id) / PLAN).head
+    except PlanError:
+        return None
+    jobs = [job for job in plan.jobs if sink in job.sinks]
+    moments = [moment for job in jobs for moment in open_ends(job, plan.window, plan.regions)]
+    for entry in _entries(run.progress.get("jobs")):
+        if entry.get("job") in {job.job for job in jobs}:
+            reached = [query.get("final_until") for query in (entry.get("queries") or {}).values()]
+            moments += [parse_instant(text) for text in reached if text]
+    early = [moment for moment in moments if moment < plan.window.end]
+    return max(min(early), plan.window.start) if early else None
+
+
+def open_ends(job: JobPlan, window: Window, regions: Iterable[str] = ()) -> list[datetime]:
+    """For each source whose archive ends inside what the job reads: where its output stops being final."""
+    wanted = set(regions)
+    found = []
+    for source in job.sources:
+        known = [until for region, until in source.complete_until.items() if not wanted or region in wanted]
+        if known and min(known) < job.reads.end:
+            found.append(min(known) - (job.reads.end - window.end))
+    return found
+
+
+def _entries(jobs: Any) -> list[dict[str, Any]]:
+    if isinstance(jobs, dict):
+        return list(jobs.values())
+    return list(jobs) if isinstance(jobs, list) else []

@@ -1,0 +1,246 @@
+"""validate, publish, undo and clean as a person calls them, over one staged backfill."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from rekappa.cli.main import main
+from rekappa.config.load import load
+from rekappa.home import Home
+from rekappa.runs.record import Batch, Kind, Position, Run, State
+from rekappa.runs.store import RunStore
+from rekappa.sinks.contract import BatchId
+from rekappa.sinks.registry import open_sink
+from rekappa.sinks.staging import staging_sink, staging_table
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+DAY = datetime(2026, 11, 1, tzinfo=UTC)
+_numbers = itertools.count()
+_APP = """
+from pyspark.sql import DataFrame
+from rekappa import App
+app = App("{app}")
+@app.job
+def out(events: DataFrame) -> DataFrame:
+    return events.select("id", "v", "at")
+"""
+_YAML = """
+app: {app}
+sources:
+  events:
+    schema: id BIGINT, v STRING, at TIMESTAMP
+    event_time: at
+    candidates:
+      live: {{type: kafka, topic: {app}}}
+      backfill: {{type: iceberg, table: lake.{app}.events}}
+sinks:
+  out: {{type: iceberg, table: lake.{app}.out, mode: upsert, key: [id], event_time: at}}
+"""
+
+
+@dataclass(frozen=True)
+class Project:
+    """An app with six hours in production, minutes 60 to 180 of which were staged anew."""
+
+    spark: SparkSession
+    home: Home
+    folder: Path
+    app: str
+    run: str
+
+    @property
+    def store(self) -> RunStore:
+        return RunStore.open(self.home)
+
+    def call(self, *words: str) -> Result:
+        return CliRunner().invoke(main, list(words))
+
+    def data(self, *words: str) -> Any:
+        result = self.call(*words, "--json")
+        assert result.exit_code in (0, 1), result.output
+        return json.loads(result.stdout)
+
+    def production(self) -> dict[str, int]:
+        rows = self.spark.table(f"lake.{self.app}.out").groupBy("v").count().collect()
+        return {row.v: row["count"] for row in rows}
+
+    def rows(self, first: int, count: int, v: str) -> DataFrame:
+        return minutes(self.spark, first, count, v)
+
+    def stage(self, rows: DataFrame, number: int = 0) -> None:
+        sink = staging_sink(load(self.folder).config, self.run, "out")
+        sink.prepare(self.spark, rows.schema)
+        sink.write(rows, BatchId(self.run, "out", number))
+
+
+def minutes(spark: SparkSession, first: int, count: int, v: str) -> DataFrame:
+    at = f"timestampadd(MINUTE, CAST(id AS INT), TIMESTAMP '{DAY:%Y-%m-%d %H:%M:%S}Z')"
+    return spark.range(first, first + count, 1, 1).selectExpr("id", f"'{v}' AS v", f"{at} AS at")
+
+
+@pytest.fixture
+def project(
+    spark: SparkSession, home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Callable[[DataFrame | None], Project]:
+    monkeypatch.setenv("REKAPPA_HOME", str(home.root))
+
+    def build(staged: DataFrame | None) -> Project:
+        app = f"pub{next(_numbers)}"
+        folder = tmp_path / app
+        folder.mkdir()
+        (folder / "app.py").write_text(_APP.format(app=app))
+        (folder / "rekappa.yaml").write_text(_YAML.format(app=app))
+        sink = open_sink("out", load(folder).config, home)
+        rows = minutes(spark, 0, 360, "ok")
+        sink.prepare(spark, rows.schema)
+        rows.writeTo(f"lake.{app}.out").append()
+        spec = {"start": (DAY + timedelta(hours=1)).isoformat(), "end": (DAY + timedelta(hours=3)).isoformat()}
+        run = Run(f"backfill_{app}", app, Kind.BACKFILL, str(folder), State.FINISHED, spec=spec)
+        RunStore.open(home).create(run)
+        made = Project(spark, home, folder, app, run.id)
+        if staged is not None:
+            made.stage(staged)
+        return made
+
+    return build
+
+
+Build = Callable[["DataFrame | None"], Project]
+
+
+def test_the_whole_way(spark: SparkSession, project: Build) -> None:
+    it = project(minutes(spark, 60, 120, "ok"))
+    assert "not validated" in it.call("publish", it.run, "--yes").stderr
+    found = it.data("validate", it.run)
+    assert found["passed"] is True
+    assert found["sinks"][0]["comparison"]["matched"] == 120
+    assert it.store.run(it.run).validation == found
+    shown = it.data("publish", it.run, "--dry-run")
+    assert (shown["state"], shown["sinks"][0]["unchanged"]) == ("would publish", 120)
+    assert it.store.run(it.run).publication is None
+    assert it.call("publish", it.run).exit_code == 2, "nobody to ask"
+    assert it.data("publish", it.run, "--yes")["state"] == "published"
+    assert it.data("publish", it.run, "--yes")["state"] == "already published"
+    assert (it.store.run(it.run).publication or {})["state"] == "published"
+    it.store.update(it.run, publication=None)
+    assert it.data("publish", it.run, "--yes")["state"] == "already published"
+    assert (it.store.run(it.run).publication or {})["state"] == "published", "the store agrees with the table again"
+    assert it.data("undo", it.run, "--yes")["state"] == "undone"
+    assert it.data("undo", it.run, "--yes")["state"] == "already undone"
+    assert (it.store.run(it.run).publication or {})["state"] == "undone"
+    assert it.production() == {"ok": 360}
+
+
+def test_a_repair(spark: SparkSession, project: Build, tmp_path: Path) -> None:
+    """Production was wrong: validation shows how, publishing has to be told, undo brings the error back."""
+    it = project(minutes(spark, 60, 110, "fixed"))
+    page = tmp_path / "report.html"
+    text = it.call("validate", it.run, "--html", str(page))
+    assert text.exit_code == 1
+    assert "NOT PASSED" in text.stdout
+    assert "unexplained" in text.stdout
+    assert "<svg" in page.read_text()
+    refused = it.call("publish", it.run, "--yes")
+    assert (refused.exit_code, "did not pass" in refused.stderr) == (2, True)
+    done = it.call("publish", it.run, "--yes", "--unvalidated")
+    assert done.exit_code == 0, done.output
+    assert it.production() == {"ok": 240, "fixed": 110}
+    it.call("undo", it.run, "--yes")
+    assert it.production() == {"ok": 360}
+    assert it.call("validate", it.run, "--threshold", "0").exit_code == 0
+
+
+def test_late_inputs_explain_the_difference(spark: SparkSession, project: Build) -> None:
+    """Production dropped minute 70's event: it came when the watermark was past it."""
+    it = project(minutes(spark, 60, 120, "ok"))
+    spark.sql(f"DELETE FROM lake.{it.app}.out WHERE id = 70")
+    from rekappa.record import METADATA_TYPE
+
+    meta = (
+        f"CAST(named_struct('topic', '{it.app}', 'partition', 0, 'offset', id, 'kafka_ingestion_ts', at, 'key', NULL, "
+        f"'headers', NULL, 'region', 'local') AS {METADATA_TYPE}) AS __metadata__"
+    )
+    events = minutes(spark, 60, 20, "ok").selectExpr("*", meta)
+    events.writeTo(f"lake.{it.app}.events").create()
+    live = it.store.create(Run(f"live_{it.app}", it.app, Kind.LIVE, str(it.folder), State.STOPPED))
+    ends = [(-1, 60, None), (0, 70, DAY), (1, 72, DAY + timedelta(minutes=71)), (2, 80, DAY)]
+    it.store.record_batches(
+        Batch(live.id, "out", number, (Position("events", "local", it.app, {0: end}),), mark, DAY)
+        for number, end, mark in ends
+    )
+    found = it.data("validate", it.run)["sinks"][0]["comparison"]
+    assert found["causes"] == {"late in production": 1}, found
+    assert found["passed"] is True
+
+
+def test_refused_before_anything_is_touched(spark: SparkSession, project: Build) -> None:
+    it = project(minutes(spark, 60, 120, "new"))
+    before = it.production()
+
+    def refused(*words: str) -> str:
+        result = it.call(*words)
+        assert result.exit_code == 2, result.output
+        assert result.stderr.splitlines()[-2].startswith("error: ") or "error: " in result.stderr
+        assert it.production() == before
+        return result.stderr
+
+    publish = ("publish", it.run, "--yes", "--unvalidated")
+    assert "Cannot find run" in refused("publish", "nope", "--yes")
+    assert "Cannot find run" in refused("validate", "nope")
+    assert "not published" in refused("undo", it.run, "--yes")
+    assert "percentage" in refused("validate", it.run, "--threshold", "101")
+    assert "Cannot ignore nope" in refused("validate", it.run, "--ignore", "nope")
+    it.store.update(it.run, state=State.STOPPED)
+    assert "stopped, not finished" in refused(*publish)
+    it.store.claim(it.run)
+    assert "still going" in refused(*publish)
+    it.store.end(it.run, State.FINISHED)
+    it.store.create(Run(f"x_live_{it.app}", it.app, Kind.LIVE, str(it.folder), State.STOPPED))
+    assert "it is a live run" in refused("publish", f"x_live_{it.app}", "--yes")
+    it.stage(it.rows(60, 1, "again"), 1)
+    assert "not unique in staging" in refused(*publish)
+    assert "not unique in staging" in refused("validate", it.run)
+    staging = staging_table(load(it.folder).config, it.run, "out")
+    spark.sql(f"DELETE FROM {staging} WHERE v = 'again'")
+    it.stage(it.rows(500, 1, "new"), 2)
+    assert "outside the window" in refused(*publish)
+    spark.sql(f"DELETE FROM {staging} WHERE id = 500")
+    spark.sql(f"ALTER TABLE {staging} ADD COLUMN more INT")
+    assert "more (int) is only in staging" in refused(*publish)
+    spark.sql(f"ALTER TABLE {staging} DROP COLUMN more")
+    spark.sql(f"ALTER TABLE lake.{it.app}.out RENAME TO lake.{it.app}.gone")
+    missing = it.call(*publish)
+    assert (missing.exit_code, "does not exist" in missing.stderr) == (2, True)
+    spark.sql(f"ALTER TABLE lake.{it.app}.gone RENAME TO lake.{it.app}.out")
+    spark.sql(f"DROP TABLE {staging}")
+    assert "Cannot find the staging" in refused(*publish)
+
+
+def test_clean(spark: SparkSession, project: Build) -> None:
+    it = project(minutes(spark, 60, 120, "new"))
+    assert it.call("publish", it.run, "--yes", "--unvalidated").exit_code == 0
+    staging = staging_table(load(it.folder).config, it.run, "out")
+    folder = str(it.folder)
+    assert [row["what"] for row in it.data("clean", folder, "--yes")] == ["younger than the retention"]
+    it.store.update(it.run, state=State.DIED)
+    assert "can be resumed" in it.data("clean", folder, "--yes", "--older-than", "0s")[0]["what"]
+    it.store.update(it.run, state=State.FINISHED)
+    dry = it.data("clean", folder, "--dry-run", "--older-than", "0s")
+    assert (dry[0]["what"], dry[0]["undo"]) == ("would remove", "lost")
+    assert spark.catalog.tableExists(staging)
+    assert it.call("clean", folder, "--older-than", "nonsense").exit_code == 2
+    assert it.data("clean", folder, "--yes", "--older-than", "0s")[0]["what"] == "removed"
+    assert not spark.catalog.tableExists(staging)
+    assert it.call("undo", it.run, "--yes").exit_code == 2
+    assert it.production() == {"ok": 240, "new": 120}
