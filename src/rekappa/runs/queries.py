@@ -44,7 +44,10 @@ def start_query(
 
 @dataclass(frozen=True, slots=True)
 class QueryProgress:
-    """The newest that is known of one query. `lag` counts events that wait in Kafka."""
+    """The newest that is known of one query.
+
+    `rows_per_second` is the speed of the last batch that had rows; `lag` counts events that wait in Kafka.
+    """
 
     query: str
     batch: int
@@ -79,6 +82,7 @@ class ProgressReader:
         self._late = 0
         self._seen = -1
         self._newest: dict[str, Any] = {}
+        self._speed = 0.0
 
     def read(self) -> QueryProgress:
         for report in self.query.recentProgress:
@@ -88,6 +92,7 @@ class ProgressReader:
                 self._rows += int(entry["numInputRows"])
                 self._late += sum(int(op.get("numRowsDroppedByWatermark", 0)) for op in entry["stateOperators"])
                 self._newest = entry
+                self._speed = float(entry.get("processedRowsPerSecond") or 0.0) or self._speed
         newest = self._newest
         watermark = (newest.get("eventTime") or {}).get("watermark")
         moment = datetime.fromisoformat(watermark) if watermark else None
@@ -95,7 +100,7 @@ class ProgressReader:
             query=self.name,
             batch=self._seen,
             rows=self._rows,
-            rows_per_second=float(newest.get("processedRowsPerSecond") or 0.0),
+            rows_per_second=self._speed,
             lag=sum(_behind(source) for source in newest.get("sources", ())),
             watermark=moment if moment and moment.year > 1970 else None,
             state_rows=sum(int(op.get("numRowsTotal", 0)) for op in newest.get("stateOperators", ())),

@@ -10,6 +10,7 @@ from rekappa.config.model import AppConfig, Catalog, Option
 from rekappa.home import Home
 from rekappa.jvm.jars import jars
 from rekappa.jvm.java import use_java
+from rekappa.spark.launch import launching, local_defaults
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -72,19 +73,23 @@ def open_session(config: AppConfig, profile: str, home: Home, **overrides: str) 
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     use_java()
+    from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
     chosen = getattr(config.profiles, profile)
     settings = dict(DEFAULTS)
+    if chosen.master.startswith("local"):
+        settings |= local_defaults()
     for name, catalog in config.catalogs.items():
         settings |= catalog_settings(name, catalog, home)
     settings |= hive_settings(config, home)
     settings |= {key: plain(value) for key, value in chosen.spark.items()}
     settings |= overrides
-    settings["spark.jars"] = ",".join(str(jar) for jar in jars("spark"))
     builder = SparkSession.builder.appName(f"rekappa {config.app} {profile}").master(chosen.master)
-    for key, value in settings.items():
-        builder = builder.config(key, value)
-    spark = builder.getOrCreate()
-    spark.sparkContext.setLogLevel("ERROR")
-    return spark
+    if SparkContext._active_spark_context is not None:
+        for key, value in settings.items():
+            builder = builder.config(key, value)
+        return builder.getOrCreate()
+    settings["spark.jars"] = ",".join(str(jar) for jar in jars("spark"))
+    with launching(settings, home):
+        return builder.getOrCreate()

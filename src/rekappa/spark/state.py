@@ -24,7 +24,7 @@ def state_store(rows: DataFrame) -> str:
 @contextmanager
 def settings(spark: SparkSession, wanted: Mapping[str, str]) -> Iterator[None]:
     """A query keeps the settings of the moment it is started: they are ours only for that moment."""
-    before = {key: spark.conf.get(key, None) for key in wanted}
+    before: dict[str, str | None] = {key: spark.conf.get(key, None) for key in wanted}
     for key, value in wanted.items():
         spark.conf.set(key, value)
     try:

@@ -1,0 +1,85 @@
+"""Starting the JVM quietly: settings in a private file, not on the command line; its log in a file."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from rekappa.home import Home
+
+JAVA_OPTIONS = "spark.driver.extraJavaOptions"
+_LOG_CONFIG = Path(__file__).with_name("log4j2.properties")
+
+
+def spark_log(home: Home) -> Path:
+    """Where this process's Spark writes its log."""
+    return home.logs / f"spark-{os.getpid()}.log"
+
+
+def local_defaults() -> dict[str, str]:
+    """What a single machine needs: loopback only, and a fair share of its memory."""
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    gigabytes = min(8, max(1, int(memory * 0.4) >> 30))
+    return {"spark.driver.memory": f"{gigabytes}g", "spark.driver.host": "127.0.0.1"}
+
+
+@contextmanager
+def launching(settings: Mapping[str, str], home: Home) -> Iterator[None]:
+    """Let the JVM that starts inside take these settings from a file only its owner can read.
+
+    PySpark would write them on the command line, where every user of the machine can read passwords.
+    """
+    home.logs.mkdir(parents=True, exist_ok=True)
+    # PySpark repeats each error as a page of JSON on stderr before it raises it.
+    logging.getLogger("SQLQueryContextLogger").disabled = True
+    log_options = f"-Dlog4j2.configurationFile={_LOG_CONFIG.as_uri()} -Drekappa.log={spark_log(home)}"
+    given = {**settings, JAVA_OPTIONS: f"{settings.get(JAVA_OPTIONS, '')} {log_options}".strip()}
+    before = os.environ.get("PYSPARK_SUBMIT_ARGS")
+    descriptor, name = tempfile.mkstemp(prefix="rekappa-", suffix=".properties")
+    try:
+        with os.fdopen(descriptor, "w") as file:
+            file.writelines(f"{_escaped(key)}={_escaped(value)}\n" for key, value in given.items())
+        os.environ["PYSPARK_SUBMIT_ARGS"] = f"--properties-file {name} pyspark-shell"
+        with _stderr_into(spark_log(home)):
+            yield
+    finally:
+        os.unlink(name)
+        os.environ.pop("PYSPARK_SUBMIT_ARGS")
+        if before is not None:
+            os.environ["PYSPARK_SUBMIT_ARGS"] = before
+
+
+def _escaped(text: str) -> str:
+    """As java.util.Properties reads it back."""
+    special = {
+        "\\": "\\\\",
+        "\n": "\\n",
+        "\r": "\\r",
+        "\t": "\\t",
+        "=": "\\=",
+        ":": "\\:",
+        "#": "\\#",
+        "!": "\\!",
+        " ": "\\ ",
+    }
+    return "".join(special.get(char, char) for char in text)
+
+
+@contextmanager
+def _stderr_into(log: Path) -> Iterator[None]:
+    """The JVM inherits our stderr for life; what it prints there while it starts is noise to a person."""
+    sys.stderr.flush()
+    kept = os.dup(2)
+    try:
+        with log.open("ab") as file:
+            os.dup2(file.fileno(), 2)
+            yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
