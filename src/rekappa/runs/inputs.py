@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
 
 from rekappa.config.load import Loaded
 from rekappa.config.model import IcebergCandidate
@@ -19,7 +19,6 @@ from rekappa.timeline import Window, format_duration, format_instant
 if TYPE_CHECKING:
     from pyiceberg.table import Table
 
-COMPLETE = "rekappa.complete-until."
 STRETCHES = 48
 
 
@@ -40,6 +39,7 @@ def scan_source(
     if not isinstance(candidate, IcebergCandidate):
         table = f"{candidate.database}.{candidate.table}"
         return Input(SourcePlan(name, table, None, tuple(columns), candidate.max_misalignment, 0, 0, 0))
+    from rekappa.archive.completeness import complete_until
     from rekappa.replay.catalog import load_table
     from rekappa.replay.splits import table_splits
 
@@ -64,20 +64,6 @@ def scan_source(
         density=density(found.splits, reads),
     )
     return Input(plan, found.splits, opened)
-
-
-def complete_until(table: Any) -> dict[str, datetime]:
-    """Per region, the ingestion time below which the archive has everything, as its newest commits say."""
-    found: dict[str, datetime] = {}
-    snapshot = table.current_snapshot()
-    known = {one.snapshot_id: one for one in table.metadata.snapshots}
-    while snapshot is not None:
-        properties = snapshot.summary.additional_properties if snapshot.summary else {}
-        for key, value in properties.items():
-            if key.startswith(COMPLETE):
-                found.setdefault(key.removeprefix(COMPLETE), datetime.fromisoformat(value).astimezone(UTC))
-        snapshot = known.get(snapshot.parent_snapshot_id) if not found else None
-    return found
 
 
 def _check_regions(source: str, table: str, regions: Sequence[str], complete: dict[str, datetime]) -> None:

@@ -1,0 +1,266 @@
+"""`rekappa plan`, `backfill`, `pause`, `resume`, `cancel`: re-running an app over a past window."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from rekappa.cli.options import app_argument, dry_run_option, json_option, run_argument, set_option
+from rekappa.cli.output import Output, output
+from rekappa.errors import PlanError, RunError
+from rekappa.home import Home
+from rekappa.timeline import Window, format_duration, format_instant, parse_duration
+
+if TYPE_CHECKING:
+    from rekappa.config.load import Loaded
+    from rekappa.plan.plan import Plan
+    from rekappa.runs.record import Run
+    from rekappa.runs.request import BackfillRequest
+    from rekappa.runs.work import Progress
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+MODES = ("auto", "bulk", "ordered", "strict", "exact")
+
+
+def _window_options(command: Command) -> Command:
+    """What `plan` and `backfill` are told, passed by these names."""
+    options = [
+        click.option(
+            "--start", required=True, help="Start of the window; it belongs to it. UTC unless it has an offset."
+        ),
+        click.option("--end", required=True, help="End of the window; it does not belong to it."),
+        click.option("--region", "regions", multiple=True, help="Only this region; may be repeated. All, if left out."),
+        click.option("--job", "jobs", multiple=True, help="Only this job; may be repeated. All, if left out."),
+        click.option("--mode", type=click.Choice(MODES), default="auto", show_default=True, help="How to replay."),
+        click.option("--warm-up", "warm_up", default=None, help="Read this much before the window: 30m, '2 hours'."),
+        click.option("--drain", default=None, help="Read this much after the window."),
+        click.option("--slice-rows", type=click.IntRange(1), default=None, help="At most this many rows in a slice."),
+        click.option("--slice-span", default=None, help="At most this much time in a slice."),
+        click.option(
+            "--live-run", default=None, help="The run whose batches exact mode replays; the newest, if left out."
+        ),
+        click.option("--allow-incomplete", is_flag=True, help="Go on though the archive lacks part of the window."),
+        click.option(
+            "--profile-set",
+            "settings",
+            multiple=True,
+            metavar="KEY=VALUE",
+            help="A setting of this run only, for example --profile-set spark.sql.shuffle.partitions=8.",
+        ),
+        set_option,
+        json_option,
+    ]
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+def _duration(name: str, text: str | None) -> timedelta | None:
+    try:
+        return None if text is None else parse_duration(text)
+    except ValueError as error:
+        raise PlanError(f"Cannot use --{name}: {error}") from None
+
+
+def _request(told: dict[str, Any]) -> BackfillRequest:
+    from rekappa.plan.plan import Mode
+    from rekappa.runs.request import BackfillRequest
+
+    return BackfillRequest(
+        window=Window.parse(told["start"], told["end"]),
+        regions=tuple(told["regions"]),
+        jobs=tuple(told["jobs"]),
+        mode=None if told["mode"] == "auto" else Mode(told["mode"]),
+        warm_up=_duration("warm-up", told["warm_up"]),
+        drain=_duration("drain", told["drain"]),
+        allow_incomplete=told["allow_incomplete"],
+        live_run=told["live_run"],
+        slice_rows=told["slice_rows"],
+        slice_span=_duration("slice-span", told["slice_span"]),
+    )
+
+
+def _loaded(app: str, told: dict[str, Any]) -> Loaded:
+    from rekappa.config.load import load
+
+    return load(app, overrides=[*told["overrides"], *(f"profiles.backfill.{one}" for one in told["settings"])])
+
+
+def _show_plan(out: Output, plan: Plan) -> None:
+    from rekappa.plan.report import plan_report, plan_summary
+
+    if out.is_json:
+        out.document(plan_summary(plan))
+        return
+    width = max(60, min(shutil.get_terminal_size().columns, 120))
+    for line in plan_report(plan, width=width).lines():
+        click.echo(line)
+
+
+@click.command()
+@app_argument
+@_window_options
+def plan(app: str, as_json: bool, **told: Any) -> None:
+    """Show what a backfill of APP would do: what it reads, how, why, and how long it takes. Changes nothing.
+
+    \b
+      rekappa plan take_rate --start 2026-11-01T00:00Z --end 2026-11-02T00:00Z
+      rekappa plan take_rate --start 2026-11-01T13:00Z --end 2026-11-01T16:00Z --region us --json
+    """
+    from rekappa.config.bind import load_app
+
+    request, loaded = _request(told), _loaded(app, told)
+    bound, home = load_app(loaded), Home.locate()
+    from rekappa.runs.backfill import backfill_session
+    from rekappa.runs.planning import make_plan
+
+    _show_plan(output(as_json), make_plan(backfill_session(loaded, home), loaded, bound, home, request))
+
+
+@click.command()
+@app_argument
+@_window_options
+@dry_run_option
+def backfill(app: str, as_json: bool, dry_run: bool, **told: Any) -> None:
+    """Re-run APP over a past window, from the archive into staging. Production is not touched.
+
+    The window is output: rows whose event time is in [start, end). Ctrl-C stops it after the current chunk or
+    slice; `rekappa resume RUN` goes on, also after a crash. Afterwards: `rekappa validate RUN`.
+
+    \b
+      rekappa backfill take_rate --start 2026-11-01T13:00Z --end 2026-11-01T16:00Z
+      rekappa backfill sessions --start 2026-11-01 --end 2026-11-02 --warm-up 2h --drain 2h
+      rekappa backfill take_rate --start 2026-11-01 --end 2026-11-02 --profile-set master=local[8]
+    """
+    from rekappa.config.bind import load_app
+
+    request, loaded = _request(told), _loaded(app, told)
+    bound, home, out = load_app(loaded), Home.locate(), output(as_json)
+    from rekappa.runs.backfill import backfill_session, run_backfill
+    from rekappa.runs.planning import make_plan
+
+    spark = backfill_session(loaded, home)
+    made = make_plan(spark, loaded, bound, home, request)
+    if dry_run or not as_json:
+        _show_plan(out, made)
+    if dry_run:
+        return
+    with out.progress(f"{loaded.config.app} backfill") as line:
+        ended = run_backfill(
+            spark, loaded, bound, home, request, plan=made, on_start=_started, on_progress=lambda now: _move(line, now)
+        )
+    _show_run(out, ended)
+
+
+def _started(run: Run) -> None:
+    click.echo(f"run {run.id}: Ctrl-C stops it; `rekappa pause|cancel {run.id}` from elsewhere", err=True)
+
+
+def _move(line: Any, now: Progress) -> None:
+    words = [f"{now.job}: {now.unit} {now.done} of {now.total}", f"{now.rows:,} of {now.planned_rows:,} rows"]
+    if now.reached:
+        words.append(f"reached {format_instant(now.reached)}")
+    if now.late_rows:
+        words.append(f"late rows dropped {now.late_rows:,}")
+    if now.left is not None and not now.paused:
+        words.append(f"{format_duration(timedelta(seconds=round(now.left.total_seconds())))} left")
+    if now.paused:
+        words.append("paused")
+    line.update(now.done, total=max(now.total, 1), text="  ".join(words))
+
+
+def _show_run(out: Output, run: Run) -> None:
+    if out.is_json:
+        out.document(run)
+        return
+    out.record({"run": run.id, "state": run.state, "app": run.app, "error": run.error}, title="Run")
+    columns = ["job", "mode", "done", "total", "rows", "late_rows", "reached", "rows_per_second"]
+    rows = [[job.get(column) for column in columns] for job in run.progress.get("jobs", [])]
+    out.table("", [column.replace("_", " ") for column in columns], rows)
+    if run.state == "finished":
+        out.message(f"next: rekappa validate {run.id}")
+    elif run.state.resumable:
+        out.message(f"next: rekappa resume {run.id}")
+
+
+@click.command()
+@run_argument
+@dry_run_option
+@json_option
+def pause(run: str, dry_run: bool, as_json: bool) -> None:
+    """Let a running backfill wait before its next chunk or slice. `rekappa resume RUN` lets it go on."""
+    from rekappa.runs import control
+    from rekappa.runs.store import RunStore
+
+    home, out = Home.locate(), output(as_json)
+    store = RunStore.open(home)
+    found = control.backfill_run(store, run)
+    if dry_run:
+        out.record({"run": found.id, "state": found.state, "would": "pause"})
+        return
+    out.record({"run": control.pause(store, home, run).id, "asked": "pause"})
+
+
+@click.command()
+@run_argument
+@dry_run_option
+@json_option
+def cancel(run: str, dry_run: bool, as_json: bool) -> None:
+    """Give up a backfill. What it wrote stays in staging until `rekappa clean`."""
+    from rekappa.runs import control
+    from rekappa.runs.store import RunStore
+
+    home, out = Home.locate(), output(as_json)
+    store = RunStore.open(home)
+    found = control.backfill_run(store, run)
+    if dry_run:
+        out.record({"run": found.id, "state": found.state, "would": "cancel"})
+        return
+    ended = control.cancel(store, home, run)
+    out.record({"run": ended.id, "state": ended.state, "asked": "cancel"})
+
+
+@click.command()
+@run_argument
+@dry_run_option
+@json_option
+def resume(run: str, dry_run: bool, as_json: bool) -> None:
+    """Go on with a backfill: one that is paused in its own process, one that was stopped, killed or failed in this one.
+
+    What is in staging is not made again; no row is lost or doubled.
+    """
+    from rekappa.runs import control
+    from rekappa.runs.record import State
+    from rekappa.runs.store import RunStore
+
+    home, out = Home.locate(), output(as_json)
+    store = RunStore.open(home)
+    found = control.backfill_run(store, run)
+    waiting = found.state.going
+    if waiting and found.state is not State.PAUSED and control.wish(home, found) is not control.Wish.PAUSE:
+        raise RunError(f"Cannot resume run {found.id}: process {found.pid} is at work on it")
+    if not waiting and not found.state.resumable:
+        raise RunError(f"Cannot resume run {found.id}: it is {found.state}", hint="Start a new backfill.")
+    if dry_run:
+        where = f"in process {found.pid}" if waiting else "in this process"
+        out.record({"run": found.id, "state": found.state, "would": f"go on {where}"})
+        return
+    if waiting:
+        control.set_wish(home, found, control.Wish.GO)
+        out.record({"run": found.id, "asked": "go on"})
+        return
+    from rekappa.config.bind import load_app
+    from rekappa.config.load import load
+    from rekappa.runs.backfill import backfill_session, continue_backfill
+
+    loaded = load(found.folder, overrides=found.spec.get("overrides", ()))
+    bound = load_app(loaded)
+    with out.progress(f"{loaded.config.app} backfill") as line:
+        ended = continue_backfill(
+            backfill_session(loaded, home), loaded, bound, home, found.id, on_progress=lambda now: _move(line, now)
+        )
+    _show_run(out, ended)
