@@ -10,17 +10,15 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from itertools import accumulate
 from typing import NamedTuple
 
 from rekappa.errors import PlanError
 from rekappa.plan.cut import TICK, clip
+from rekappa.plan.lookup import Files, Wanted
 from rekappa.plan.model import OffsetRange, Slice, SourceSlice, Split
 from rekappa.timeline import Window
-
-_EVER = datetime.min.replace(tzinfo=UTC)
-_NEVER = datetime.max.replace(tzinfo=UTC)
 
 
 class Position(NamedTuple):
@@ -69,16 +67,6 @@ class RecordedBatch:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class _Wanted:
-    """Offsets that a slice reads, and the closed stretch of time in which their rows lie, as far as it is known."""
-
-    source: str
-    offsets: OffsetRange
-    low: datetime = _EVER
-    high: datetime = _NEVER
-
-
 def strict_slices(
     points: Iterable[CutPoint],
     splits: Iterable[Split],
@@ -94,7 +82,7 @@ def strict_slices(
     the first slice that reads up to or beyond its offset. A slice takes whole buckets, at least one of them,
     up to `max_rows` and `max_span`. `regions`, if any are named, leaves out the partitions of the others.
     """
-    wanted: dict[datetime, list[_Wanted]] = {}
+    wanted: dict[datetime, list[Wanted]] = {}
     rows: dict[datetime, int] = {}
     for position, own in _by_position(points, regions):
         times = _Times(own)
@@ -104,12 +92,12 @@ def strict_slices(
             if point.last >= reached:
                 low, high = times.of(reached, point.last)
                 offsets = OffsetRange(position.region, position.topic, position.partition, reached, point.last + 1)
-                wanted.setdefault(point.bucket.start, []).append(_Wanted(position.source, offsets, low, high))
+                wanted.setdefault(point.bucket.start, []).append(Wanted(position.source, offsets, low, high))
                 reached = point.last + 1
 
-    files = _Files([part for split in splits if (part := clip(split, reads)) is not None])
+    files = Files([part for split in splits if (part := clip(split, reads)) is not None])
     slices: list[Slice] = []
-    batch: list[_Wanted] = []
+    batch: list[Wanted] = []
     batch_rows, since = 0, reads.start
     for bucket in sorted(rows):
         if batch and (batch_rows + rows[bucket] > max_rows or bucket - since >= max_span):
@@ -132,7 +120,7 @@ def exact_slices(
     `before` says where the first batch began: the ends of the batch before it. A partition that appears only
     later began at offset 0, as a new partition does. Refuses offsets that go back: those are two runs, not one.
     """
-    files = _Files(list(splits))
+    files = Files(list(splits))
     reached = dict(before)
     slices: list[Slice] = []
     for batch in batches:
@@ -147,7 +135,7 @@ def exact_slices(
                 )
             if end > start:
                 offsets = OffsetRange(position.region, position.topic, position.partition, start, end)
-                wanted.append(_Wanted(position.source, offsets))
+                wanted.append(Wanted(position.source, offsets))
             reached[position] = end
         slices.append(_slice(len(slices), wanted, files))
     return tuple(slices)
@@ -179,9 +167,9 @@ class _Times:
         return self._own[earliest].bucket.start, self._own[latest].bucket.end - TICK
 
 
-def _joined(batch: list[_Wanted]) -> list[_Wanted]:
+def _joined(batch: list[Wanted]) -> list[Wanted]:
     """One range for the ranges of a partition that follow each other in one slice."""
-    joined: dict[Position, _Wanted] = {}
+    joined: dict[Position, Wanted] = {}
     for one in batch:
         position = Position(one.source, one.offsets.region, one.offsets.topic, one.offsets.partition)
         before = joined.get(position)
@@ -189,34 +177,11 @@ def _joined(batch: list[_Wanted]) -> list[_Wanted]:
             joined[position] = one
         else:
             low, high = min(before.low, one.low), max(before.high, one.high)
-            joined[position] = _Wanted(one.source, replace(before.offsets, end=one.offsets.end), low, high)
+            joined[position] = Wanted(one.source, replace(before.offsets, end=one.offsets.end), low, high)
     return [joined[position] for position in sorted(joined)]
 
 
-class _Files:
-    """The splits, findable by source, region, time and offset."""
-
-    def __init__(self, splits: list[Split]) -> None:
-        groups: dict[tuple[str, str], list[Split]] = {}
-        for split in splits:
-            groups.setdefault((split.source, split.region), []).append(split)
-        self._groups = {}
-        for key, own in groups.items():
-            own.sort(key=lambda split: (split.low, split.path, split.row_groups or ()))
-            # The highest time so far only grows, so it can be searched like the lowest times.
-            self._groups[key] = (own, [s.low for s in own], list(accumulate((s.high for s in own), max)))
-
-    def that_may_hold(self, wanted: _Wanted) -> Iterator[Split]:
-        for region in dict.fromkeys((wanted.offsets.region, "")):
-            if (wanted.source, region) not in self._groups:
-                continue
-            own, lows, highs = self._groups[wanted.source, region]
-            for split in own[bisect_left(highs, wanted.low) : bisect_right(lows, wanted.high)]:
-                if split.high >= wanted.low and (split.positions is None or split.positions.may_hold(wanted.offsets)):
-                    yield split
-
-
-def _slice(number: int, wanted: list[_Wanted], files: _Files) -> Slice:
+def _slice(number: int, wanted: list[Wanted], files: Files) -> Slice:
     sources: dict[str, SourceSlice] = {}
     lows: list[datetime] = []
     highs: list[datetime] = []
