@@ -2,71 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import asdict, replace
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
+from typing import Any
 
 from rekappa.config.bind import Query
 from rekappa.config.load import Loaded
 from rekappa.errors import PlanError
 from rekappa.home import Home
-from rekappa.plan.model import Split
-from rekappa.plan.offsets import CutPoint, Position, RecordedBatch, exact_slices, strict_slices
+from rekappa.plan.offsets import strict_slices
 from rekappa.plan.plan import JobPlan
-from rekappa.record import INGESTION, OFFSET, PARTITION, REGION, TOPIC
+from rekappa.replay.exact import recorded_slices
+from rekappa.replay.positions import cut_points
 from rekappa.runs.inputs import Input, scan_source
 from rekappa.runs.record import Batch, Kind, Run
 from rekappa.runs.request import BackfillRequest
 from rekappa.runs.store import RunStore
-from rekappa.sources.open import open_batch
 from rekappa.timeline import Window
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-BUCKET = timedelta(minutes=1)
 _ALWAYS = Window(datetime(1970, 1, 1, tzinfo=UTC), datetime(9000, 1, 1, tzinfo=UTC))
 
 
 def strict_plan(
-    spark: SparkSession,
-    loaded: Loaded,
-    home: Home,
-    request: BackfillRequest,
-    planned: JobPlan,
-    splits: Sequence[Split],
-    max_rows: int,
-    max_span: timedelta,
+    request: BackfillRequest, planned: JobPlan, inputs: Sequence[Input], max_rows: int, max_span: timedelta
 ) -> JobPlan:
+    """Slices in the order of every Kafka partition; looks at the positions of all events to be read."""
     points = [
-        point
-        for source in planned.sources
-        for point in _cut_points(spark, loaded, home, source.name, planned.reads, request.regions)
+        point for one in inputs if one.table is not None for point in cut_points(one.table, one.splits, planned.reads)
     ]
     slices = strict_slices(
-        points, splits, reads=planned.reads, max_rows=max_rows, max_span=max_span, regions=request.regions
+        points,
+        [split for one in inputs for split in one.splits],
+        reads=planned.reads,
+        max_rows=max_rows,
+        max_span=max_span,
+        regions=request.regions,
     )
     return replace(planned, slices=slices)
-
-
-def _cut_points(
-    spark: SparkSession, loaded: Loaded, home: Home, source: str, reads: Window, regions: Sequence[str]
-) -> Iterator[CutPoint]:
-    from pyspark.sql import functions as F
-
-    bucket = F.window(F.col(INGESTION), f"{BUCKET // timedelta(seconds=1)} seconds").alias("bucket")
-    rows = (
-        open_batch(spark, loaded, home, source, reads, regions)
-        .groupBy(F.col(REGION).alias("region"), F.col(TOPIC).alias("topic"), F.col(PARTITION).alias("part"), bucket)
-        .agg(F.min(OFFSET).alias("first"), F.max(OFFSET).alias("last"), F.count("*").alias("rows"))
-        .select("region", "topic", "part", F.unix_micros("bucket.start").alias("at"), "first", "last", "rows")
-    )
-    epoch = datetime(1970, 1, 1, tzinfo=UTC)
-    for row in rows.toLocalIterator():
-        start = epoch + timedelta(microseconds=row["at"])
-        position = Position(source, row["region"], row["topic"], row["part"])
-        yield CutPoint(position, Window(start, start + BUCKET), row["first"], row["last"], row["rows"])
 
 
 def exact_plan(
@@ -91,10 +64,9 @@ def exact_plan(
     whole = [
         scan_source(loaded, home, one.plan.name, _ALWAYS, request.regions, one.plan.columns).splits for one in inputs
     ]
-    slices = exact_slices(
-        [RecordedBatch(batch.number, _ends(batch, request.regions)) for batch in chosen],
+    slices = recorded_slices(
+        [_record(batch, request.regions) for batch in batches[first : last + 1]],
         [split for splits in whole for split in splits],
-        before=_ends(batches[first], request.regions),
     )
     warnings = list(planned.warnings)
     if len(own) > 1:
@@ -138,10 +110,6 @@ def _needed(batches: Sequence[Batch], planned: JobPlan) -> tuple[int, int]:
     return first, max(done, first)
 
 
-def _ends(batch: Batch, regions: Sequence[str]) -> dict[Position, int]:
-    return {
-        Position(one.source, one.region, one.topic, partition): end
-        for one in batch.positions
-        if not regions or one.region in regions
-        for partition, end in one.ends.items()
-    }
+def _record(batch: Batch, regions: Sequence[str]) -> dict[str, Any]:
+    positions = [asdict(one) for one in batch.positions if not regions or one.region in regions]
+    return {"batch": batch.number, "positions": positions}

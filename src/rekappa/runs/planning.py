@@ -103,7 +103,7 @@ def _plan_job(spark: SparkSession, loaded: Loaded, app: App, home: Home, request
         sources=tuple(one.plan for one in inputs),
         warnings=(*asked.choice.warnings, *asked.margins.notes, *notes),
     )
-    planned = _cut(spark, loaded, home, request, asked, planned, inputs)
+    planned = _cut(loaded, home, request, asked, planned, inputs)
     return replace(planned, estimate=_estimate(home, loaded, planned, asked.margins))
 
 
@@ -132,7 +132,6 @@ def _columns(shapes: Sequence[Shape], source: str) -> tuple[str, ...]:
 
 
 def _cut(
-    spark: SparkSession,
     loaded: Loaded,
     home: Home,
     request: BackfillRequest,
@@ -158,7 +157,7 @@ def _cut(
 
     if planned.mode is Mode.STRICT:
         span = request.slice_span or min(bound.values())
-        return strict_plan(spark, loaded, home, request, planned, splits, rows, span)
+        return strict_plan(request, planned, inputs, rows, span)
     return exact_plan(loaded, home, request, planned, asked.queries, inputs)
 
 

@@ -1,0 +1,86 @@
+"""The commands, as processes: plan, backfill, killed with -9, resumed."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from bulky import make_app
+
+from rekappa.config.load import Loaded
+from rekappa.home import Home
+from rekappa.runs.record import Kind, State
+from rekappa.runs.store import RunStore
+from rekappa.sinks.staging import staging_table
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+ARGUMENTS = ["--start", "2026-11-01T02:00Z", "--end", "2026-11-01T04:00Z"]
+
+
+@pytest.fixture(scope="module")
+def loaded(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Loaded:
+    return make_app(spark, tmp_path_factory.mktemp("cli"))
+
+
+def command(home: Home, *words: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "rekappa.cli.main", *words],
+        env={**os.environ, "REKAPPA_HOME": str(home.root), "REKAPPA_PROFILES__BACKFILL__MASTER": "local[2]"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def answer(home: Home, *words: str) -> Any:
+    process = command(home, *words, "--json")
+    out, err = process.communicate(timeout=240)
+    assert process.returncode == 0, err
+    return json.loads(out)
+
+
+def test_killed_in_the_middle_and_resumed(spark: SparkSession, home: Home, loaded: Loaded) -> None:
+    """Slices of half an hour, killed after at least one is committed: the rest is made, nothing twice."""
+    store = RunStore.open(home)
+    known = {run.id for run in store.runs(kind=Kind.BACKFILL)}
+    words = ["backfill", str(loaded.folder), *ARGUMENTS, "--job", "firsts", "--slice-span", "5m", "--json"]
+    process = command(home, *words)
+    deadline = time.monotonic() + 200
+    run = None
+    while process.poll() is None and time.monotonic() < deadline:
+        run = next((one for one in store.runs(kind=Kind.BACKFILL) if one.id not in known), None)
+        if run and any(job.get("done", 0) >= 1 for job in run.progress.get("jobs", ())):
+            process.send_signal(signal.SIGKILL)
+            break
+        time.sleep(0.02)
+    _, err = process.communicate(timeout=60)
+    assert run is not None, err
+    assert store.run(run.id).state is State.DIED, err
+    resumed = answer(home, "resume", run.id)
+    assert resumed["state"] == "finished"
+    rows = spark.table(staging_table(loaded.config, run.id, "firsts")).collect()
+    assert sorted(row.id for row in rows) == list(range(3600, 7200))
+
+
+def test_plan_and_refusals(home: Home, loaded: Loaded) -> None:
+    planned = answer(home, "plan", str(loaded.folder), *ARGUMENTS)
+    assert {job["job"]: job["mode"] for job in planned["jobs"]} == {"both": "bulk", "firsts": "ordered"}
+    assert planned["window"] == {"start": "2026-11-01T02:00Z", "end": "2026-11-01T04:00Z"}
+    refused = command(
+        home, "backfill", str(loaded.folder), "--start", "2026-11-01T04:00Z", "--end", "2026-11-01T02:00Z"
+    )
+    _, err = refused.communicate(timeout=60)
+    assert refused.returncode == 2
+    assert "the end must be after the start" in err
+    unknown = command(home, "pause", "nothing")
+    _, err = unknown.communicate(timeout=60)
+    assert unknown.returncode == 2
+    assert "Traceback" not in err
