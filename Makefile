@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --no-build-isolation
 ARGS ?=
 
-.PHONY: demo test fast spark check format bench jars lock clean help
+.PHONY: demo test fast spark check lint types imports format bench jars lock clean help
 
 help:
 	@echo "make demo    the whole story on a real Kafka broker"
@@ -27,10 +27,16 @@ fast: $(VENV)/.dev
 spark: $(VENV)/.dev jars
 	$(BIN)/python -m pytest tests/spark $(ARGS)
 
-check: $(VENV)/.dev
+check: lint types imports
+
+lint: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+
+types: $(VENV)/.dev
 	$(BIN)/mypy
+
+imports: $(VENV)/.dev
 	$(BIN)/lint-imports --no-logo
 
 format: $(VENV)/.dev

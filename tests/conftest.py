@@ -1,12 +1,19 @@
-"""Fixtures that every test may use: a project folder of its own."""
+"""What tests share: one project folder, one Spark and one broker per test run, each started when first asked for."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from rekappa.home import Home
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from rekappa.config.model import AppConfig
 
 
 @pytest.fixture(scope="session")
@@ -15,3 +22,42 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Home:
     root: Path = tmp_path_factory.mktemp("project") / ".rekappa"
     root.mkdir()
     return Home(root)
+
+
+@pytest.fixture(scope="session")
+def bare_config() -> AppConfig:
+    """The least an app can say: enough to start Spark with the local catalog."""
+    from rekappa.config.model import AppConfig
+
+    return AppConfig.model_validate(
+        {
+            "app": "bare",
+            "sources": {
+                "events": {
+                    "schema": "id BIGINT, event_ts TIMESTAMP",
+                    "event_time": "event_ts",
+                    "candidates": {"live": {"type": "kafka", "topic": "events"}},
+                }
+            },
+            "sinks": {"out": {"type": "null"}},
+        }
+    )
+
+
+@pytest.fixture(scope="session")
+def spark(bare_config: AppConfig, home: Home) -> Iterator[SparkSession]:
+    """A session with the catalog `lake`."""
+    from rekappa.spark.session import open_session
+
+    session = open_session(bare_config, "live", home, **{"spark.sql.shuffle.partitions": "2"})
+    yield session
+    session.stop()
+
+
+@pytest.fixture(scope="session")
+def broker(home: Home) -> Iterator[str]:
+    """The address of a real Kafka broker."""
+    from rekappa.stack.broker import down, up
+
+    yield up(home).bootstrap
+    down(home)

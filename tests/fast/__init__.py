@@ -1,0 +1,1 @@
+"""Tests without Spark and without a JVM."""
