@@ -49,11 +49,16 @@ def payload_type(source: Source, folder: Path) -> StructType:
 
 def metadata_type() -> StructType:
     """The type of `__metadata__`."""
+    made: StructType = column_type(METADATA_TYPE)
+    return made
+
+
+def column_type(ddl: str) -> Any:
+    """One column's type, from its DDL."""
     from pyspark.sql.types import StructType
 
-    made = StructType.fromDDL(f"m {METADATA_TYPE}").fields[0].dataType
-    assert isinstance(made, StructType)
-    return made
+    whole: Any = StructType.fromDDL(f"x {ddl}")
+    return whole.fields[0].dataType
 
 
 def decode(source: Source, folder: Path, value: Column, payload: StructType) -> Column:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import reduce
 from typing import TYPE_CHECKING
 
@@ -58,19 +59,24 @@ def messages(
     home: Home,
     candidate: KafkaCandidate,
     *,
-    starting: str | None = None,
+    starting: Sequence[str] = (),
     max_records: int | None = None,
 ) -> DataFrame:
-    """The stream of raw messages of all clusters: Kafka's columns with headers, and `region`."""
+    """The stream of raw messages of all clusters: Kafka's columns with headers, and `region`.
+
+    `starting`, one entry per cluster, overrides where the candidate says to start.
+    """
     from pyspark.sql import DataFrame
     from pyspark.sql import functions as F
 
     limit = max_records or candidate.max_records_per_batch
     streams = []
-    for name in candidate.cluster:
+    for number, name in enumerate(candidate.cluster):
         reader = spark.readStream.format("kafka").options(**cluster_options(config, name, home))
-        reader = reader.option("subscribe", candidate.topic).option("includeHeaders", "true")
-        reader = reader.option("startingOffsets", starting or candidate.starting)
+        reader = reader.option("subscribe", config.cluster(name).topic(candidate.topic)).option(
+            "includeHeaders", "true"
+        )
+        reader = reader.option("startingOffsets", starting[number] if starting else candidate.starting)
         if limit:
             reader = reader.option("maxOffsetsPerTrigger", str(max(1, limit // len(candidate.cluster))))
         streams.append(reader.load().withColumn("region", F.lit(config.cluster(name).region)))

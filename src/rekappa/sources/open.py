@@ -34,7 +34,7 @@ def open_stream(spark: SparkSession, loaded: Loaded, home: Home, source_name: st
         return follow_archive(spark, candidate, payload_type(source, loaded.folder))
     raise SourceError(
         f"Cannot run source {source_name!r} live: its candidate {source.selected!r} ({candidate.type}) ends",
-        hint=f"Select a kafka candidate, or an iceberg one with follow: true  (--set sources.{source_name}.selected=…).",
+        hint=f"Select a kafka candidate, or an iceberg one with follow: true: --set sources.{source_name}.selected=…",
     )
 
 

@@ -1,0 +1,203 @@
+"""Writing one micro-batch of messages into the archive, exactly once.
+
+The fast way is one pass: decode, sort, append. It counts what did not pass: messages that the schema does not
+fit, and messages with fields that the table does not have. Only when there are any is the batch read again,
+for the slow way: undecodable messages go to the dead letters, new fields become columns.
+
+    kill -9 at any point: every commit carries the batch's number, and a commit that is there is not made again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rekappa.archive import fields
+from rekappa.archive.tables import Route, add_columns, quoted, table_payload
+from rekappa.record import METADATA
+from rekappa.sources.decode import DECODED, column_type, decode, is_event
+from rekappa.sources.kafka import metadata
+from rekappa.spark.commits import BATCH, WRITER, load_table, stamp
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+NEW_FIELDS = ":new-fields"
+DEAD = "dead:"
+REGULAR = "__regular__"
+
+
+class BatchWriter:
+    """Writes the batches of one route. `columns` are the table's payload columns, the declared ones first.
+    `writer` is the name for its commits: one checkpoint's, since batches are numbered anew with a new one."""
+
+    def __init__(
+        self, route: Route, writer: str, folder: Path, declared: StructType, columns: StructType, evolve: bool
+    ) -> None:
+        self.route, self.writer, self.folder = route, writer, folder
+        self.declared, self.columns = declared, columns
+        self._evolve = evolve and route.source.format == "json"
+        self._checked = False
+
+    def write(self, raw: DataFrame, number: int, extra: Mapping[str, str]) -> None:
+        """Write one batch; repeating it changes nothing. `extra` goes into the summary of its commit."""
+        spark = raw.sparkSession
+        # A batch can only be half written when the process before this one died in it.
+        done = set() if self._checked else _committed(spark, self.route, self.writer, number)
+        self._checked = True
+        odd = True
+        if self.writer not in done:
+            odd = self._regular(raw, number, extra)
+        if odd:
+            self._odd(raw, number, done)
+
+    def _regular(self, raw: DataFrame, number: int, extra: Mapping[str, str]) -> bool:
+        """Append what passes the fast way; answers whether anything did not."""
+        from pyspark.sql import Observation
+        from pyspark.sql import functions as F
+
+        passing = Observation()
+        rows = self._decoded(raw, self.columns, self._is_regular)
+        rows = rows.observe(passing, F.count_if(~F.col(REGULAR)).alias("odd"))
+        rows = rows.where(REGULAR).select(*self.columns.names, METADATA)
+        _append(rows, self.route.table, self.writer, number, extra)
+        return bool(passing.get["odd"])
+
+    def _odd(self, raw: DataFrame, number: int, done: set[str]) -> None:
+        """The slow way, for what did not pass."""
+        from pyspark.sql import functions as F
+
+        spark, route, value = raw.sparkSession, self.route, F.col("value")
+        read = raw.select("value", metadata(), decode(route.source, self.folder, value, self.columns).alias(DECODED))
+        odd = read.where(~self._is_regular(value, F.col(DECODED))).select("value", METADATA).persist()
+        try:
+            sound = odd.select(
+                "value", METADATA, decode(route.source, self.folder, value, self.declared).alias(DECODED)
+            ).where(is_event(value, F.col(DECODED)))
+            if self._evolve:
+                self._grow(spark, sound)
+            if self.writer + NEW_FIELDS not in done:
+                self._append_sound(sound, number)
+            if DEAD + self.writer not in done:
+                self._bury(odd, number)
+        finally:
+            odd.unpersist()
+
+    def _append_sound(self, sound: DataFrame, number: int) -> None:
+        from pyspark.sql import functions as F
+
+        declared = set(self.declared.names)
+        whole = decode(self.route.source, self.folder, F.col("value"), self.columns)
+        rows = sound.withColumn("__whole__", whole).select(
+            *[F.col(DECODED if name in declared else "__whole__")[name].alias(name) for name in self.columns.names],
+            METADATA,
+        )
+        _append(rows, self.route.table, self.writer + NEW_FIELDS, number, {})
+
+    def _grow(self, spark: SparkSession, sound: DataFrame) -> None:
+        """Give the table a column for each field it does not have yet."""
+        from pyspark.sql import functions as F
+        from pyspark.sql.types import MapType, StringType, StructType
+
+        known = frozenset(self.columns.names)
+        look = F.udf(lambda value: fields.unknown_fields(value, known), MapType(StringType(), StringType()))
+        seen = sound.select(F.explode(look("value")).alias("name", "kind")).distinct().collect()
+        kinds: dict[str, set[str]] = {}
+        for row in seen:
+            kinds.setdefault(row["name"], set()).add(row["kind"])
+        taken = {name.lower() for name in (*known, METADATA)}
+        grown: dict[str, Any] = {}
+        for name in sorted(kinds):
+            # Spark tells no column from another by case alone; such a field stays in the dead letters only.
+            if name and name.lower() not in taken:
+                taken.add(name.lower())
+                grown[name] = column_type(fields.merged(kinds[name]))
+        if grown:
+            add_columns(spark, self.route.table, grown)
+            now = table_payload(spark, self.route.table)
+            added = [field for field in now.fields if field.name not in known]
+            self.columns = StructType([*self.columns.fields, *added])
+
+    def _bury(self, odd: DataFrame, number: int) -> None:
+        """Dead letters: what is no event, and events of which a field that nobody declared could not be kept."""
+        from pyspark.sql import functions as F
+
+        route, value = self.route, F.col("value")
+        declared = {field.name: field.dataType.simpleString() for field in self.declared.fields}
+        extra = {f.name: f.dataType.simpleString() for f in self.columns.fields if f.name not in declared}
+        known, evolve, is_json = frozenset(self.columns.names), self._evolve, route.source.format == "json"
+
+        def why(message: bytes | None, sound: bool) -> str | None:
+            if not sound:
+                if is_json or message is None:
+                    return fields.reason(message, declared)
+                return "not a record of the Avro schema"
+            if not evolve:
+                return None
+            lost = fields.misfits(message, extra)
+            lost += [f"field {n!r}: a column differs only in case" for n in fields.unknown_fields(message, known)]
+            return "; ".join(lost) or None
+
+        read = odd.withColumn(DECODED, decode(route.source, self.folder, value, self.declared))
+        read = read.withColumn("archived", is_event(value, F.col(DECODED)))
+        letters = read.select(
+            F.lit(route.source_name).alias("source"),
+            F.udf(why, "string")("value", "archived").alias("reason"),
+            "archived",
+            "value",
+            METADATA,
+        ).where("reason IS NOT NULL")
+        _append(letters, route.dead_letters, DEAD + self.writer, number, {})
+
+    def _decoded(self, raw: DataFrame, columns: StructType, test: Any) -> DataFrame:
+        """Payload columns, `__metadata__` and `REGULAR`, each message parsed once.
+
+        A filter or a projection over a decoded column would be pushed below and parse the message again;
+        inside one lambda over a list of one it can't be.
+        """
+        from pyspark.sql import functions as F
+
+        value = F.col("value")
+        one = F.array(decode(self.route.source, self.folder, value, columns))
+
+        def kept(read: Column) -> Column:
+            return F.struct(*[read[name].alias(name) for name in columns.names], test(value, read).alias(REGULAR))
+
+        return raw.select(metadata(), F.inline(F.transform(one, kept)))
+
+    def _is_regular(self, value: Column, read: Column) -> Column:
+        from pyspark.sql import functions as F
+
+        passes = is_event(value, read)
+        if not self._evolve:
+            return passes
+        known = F.array(*[F.lit(name) for name in self.columns.names])
+        keys = F.json_object_keys(value.cast("string"))
+        return passes & F.coalesce(F.size(F.array_except(keys, known)) == 0, F.lit(False))
+
+
+def _append(rows: DataFrame, table: str, writer: str, number: int, extra: Mapping[str, str]) -> None:
+    options = stamp(writer, number) | {f"snapshot-property.{key}": value for key, value in extra.items()}
+    # What is sorted by partition first needs only one open file at a time.
+    rows.writeTo(quoted(table)).options(**options, **{"fanout-enabled": "false"}).append()
+
+
+def _committed(spark: SparkSession, route: Route, writer: str, number: int) -> set[str]:
+    """Which of this writer's commits of the batch are there: those were made before a crash."""
+    names = {writer, writer + NEW_FIELDS, DEAD + writer}
+    found: set[str] = set()
+    for table in (route.table, route.dead_letters):
+        loaded = load_table(spark, quoted(table))
+        snapshot = loaded.currentSnapshot()
+        while snapshot is not None:
+            summary = snapshot.summary()
+            name, batch = summary.get(WRITER), summary.get(BATCH)
+            if name in names and batch is not None:
+                if int(batch) < number:
+                    break
+                found.add(name)
+            parent = snapshot.parentId()
+            snapshot = loaded.snapshot(parent) if parent is not None else None
+    return found

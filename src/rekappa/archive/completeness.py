@@ -1,0 +1,135 @@
+"""Up to when the archive is complete, region by region.
+
+The router writes `rekappa.complete-until.<region>` into its commits: every event of that region with a lower
+ingestion time is in the table. Readers take the newest snapshot that says so; compaction in between does not
+matter.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from rekappa.timeline import parse_instant
+
+if TYPE_CHECKING:
+    from confluent_kafka import TopicPartition
+    from pyiceberg.table import Table
+
+PREFIX = "rekappa.complete-until."
+
+Partition = tuple[str, int]
+"""Region and number of a Kafka partition."""
+
+
+def properties(complete: Mapping[str, datetime]) -> dict[str, str]:
+    """What a commit says about completeness. Instants are written in full, so that they sort as text."""
+    return {PREFIX + region: moment.astimezone(UTC).isoformat() for region, moment in complete.items()}
+
+
+def complete_until(table: Table) -> dict[str, datetime]:
+    """The newest statement about each region, from the table's metadata (PyIceberg; no Spark)."""
+    found: dict[str, datetime] = {}
+    for summary in summaries(table):
+        for key, value in summary.items():
+            if key.startswith(PREFIX) and key.removeprefix(PREFIX) not in found:
+                found[key.removeprefix(PREFIX)] = parse_instant(value)
+        if found:
+            # One commit of the router names every region that it knows something about.
+            break
+    return found
+
+
+def summaries(table: Table) -> Iterator[Mapping[str, str]]:
+    """The summaries of the table's own line of snapshots, newest first."""
+    snapshot = table.current_snapshot()
+    while snapshot is not None:
+        yield dict(snapshot.summary.additional_properties) if snapshot.summary else {}
+        snapshot = table.snapshot_by_id(snapshot.parent_snapshot_id) if snapshot.parent_snapshot_id else None
+
+
+@dataclass(frozen=True, slots=True)
+class Ends:
+    """Where each partition ended at a moment: everything before it had been written by then."""
+
+    at: datetime
+    offsets: Mapping[Partition, int]
+
+
+def reached(batch: Mapping[Partition, int], seen: list[Ends]) -> dict[Partition, datetime]:
+    """For each partition, the latest of these moments whose end the batch has reached."""
+    found: dict[Partition, datetime] = {}
+    for ends in seen:
+        for partition, end in ends.offsets.items():
+            if batch.get(partition, 0) >= end:
+                found[partition] = max(ends.at, found.get(partition, ends.at))
+    return found
+
+
+class Cluster:
+    """What the router asks one Kafka cluster: where a topic's partitions end."""
+
+    def __init__(self, region: str, topic: str, options: Mapping[str, str]) -> None:
+        self.region, self.topic = region, topic
+        self._options = dict(options)
+
+    def bounds(self) -> dict[Partition, tuple[int, int]]:
+        """The first offset still kept and the next to be written, of each partition."""
+        with self._consumer() as consumer:
+            found = {}
+            for number in self._partitions(consumer):
+                low, high = consumer.get_watermark_offsets(self._at(number), timeout=30)
+                found[self.region, number] = (low, high)
+            return found
+
+    def ends(self) -> dict[Partition, int]:
+        return {partition: high for partition, (_, high) in self.bounds().items()}
+
+    def times(self, offsets: Mapping[Partition, int]) -> dict[Partition, datetime]:
+        """The ingestion time of the last message before each offset; left out where there is none any more."""
+        found = {}
+        with self._consumer() as consumer:
+            for (region, number), end in offsets.items():
+                if region != self.region or end <= 0:
+                    continue
+                consumer.assign([self._at(number, end - 1)])
+                message = consumer.poll(10)
+                if message is not None and message.error() is None and message.offset() == end - 1:
+                    found[region, number] = datetime.fromtimestamp(message.timestamp()[1] / 1000, UTC)
+        return found
+
+    def sizes(self, limit: int) -> list[int]:
+        """Sizes of some recent messages as their producers wrote them: key, value and headers, uncompressed."""
+        found: list[int] = []
+        with self._consumer() as consumer:
+            bounds = self.bounds()
+            each = max(1, limit // max(1, len(bounds)))
+            for (_, number), (low, high) in bounds.items():
+                start = max(low, high - each)
+                consumer.assign([self._at(number, start)])
+                for message in consumer.consume(high - start, timeout=10):
+                    headers = sum(len(k) + len(v or b"") for k, v in message.headers() or [])
+                    found.append(len(message.key() or b"") + len(message.value() or b"") + headers)
+        return found
+
+    def _at(self, number: int, offset: int | None = None) -> TopicPartition:
+        from confluent_kafka import TopicPartition
+
+        return TopicPartition(self.topic, number) if offset is None else TopicPartition(self.topic, number, offset)
+
+    def _partitions(self, consumer: Any) -> list[int]:
+        return sorted(consumer.list_topics(self.topic, timeout=30).topics[self.topic].partitions)
+
+    @contextlib.contextmanager
+    def _consumer(self) -> Iterator[Any]:
+        from confluent_kafka import Consumer
+
+        settings = {**self._options, "group.id": "rekappa-archive", "enable.auto.commit": False, "log_level": 2}
+        consumer = Consumer(settings)
+        try:
+            yield consumer
+        finally:
+            consumer.close()

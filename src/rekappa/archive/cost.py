@@ -1,0 +1,94 @@
+"""What retention costs: bytes in Kafka against bytes in the archive, for the same messages."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+from rekappa.archive.completeness import Cluster
+from rekappa.archive.status import clusters
+from rekappa.archive.tables import Route
+from rekappa.config.model import Prices
+from rekappa.home import Home
+from rekappa.record import INGESTION
+from rekappa.replay.catalog import load_table
+
+if TYPE_CHECKING:
+    from rekappa.config.load import Loaded
+
+GB = 1e9
+DAYS_PER_MONTH = 30.4375
+SAMPLE = 2000
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """One source. `measured` says how Kafka's bytes are known: "log files" of the local broker, or a "sample" of
+    messages before compression. Bytes are one copy; the price of Kafka counts every replica."""
+
+    source: str
+    days: float
+    messages: int
+    kafka_bytes_per_message: float
+    archive_bytes_per_message: float
+    messages_per_day: float
+    measured: str
+    kafka_price: float
+    archive_price: float
+    currency: str
+
+    @property
+    def times_smaller(self) -> float:
+        return self.kafka_bytes_per_message / self.archive_bytes_per_message if self.archive_bytes_per_message else 0.0
+
+    @property
+    def saved(self) -> float:
+        """The share of Kafka's price that the archive saves."""
+        return 1 - self.archive_price / self.kafka_price if self.kafka_price else 0.0
+
+
+def price(bytes_per_day: float, days: float, gb_month: float, replicas: int) -> float:
+    """A month of keeping the last `days` days, at so much per gigabyte and month."""
+    return bytes_per_day * days / GB * gb_month * replicas
+
+
+def cost(loaded: Loaded, home: Home, route: Route, days: float) -> Cost:
+    """Measure one source and price a retention of so many days, in Kafka and in the archive."""
+    prices: Prices = loaded.config.prices
+    found = clusters(loaded, home, route)
+    measured, per_message = _kafka_bytes(home, found, loaded, route)
+    table = load_table(loaded.config, route.table, home)
+    files = [task.file for task in table.scan().plan_files()]
+    rows = sum(file.record_count for file in files)
+    each = sum(file.file_size_in_bytes for file in files) / rows if rows else 0.0
+    column = table.schema().find_field(INGESTION).field_id
+    low = min((_instant(file.lower_bounds[column]) for file in files), default=datetime.now(UTC))
+    high = max((_instant(file.upper_bounds[column]) for file in files), default=low)
+    daily = rows / max((high - low) / timedelta(days=1), 1e-6)
+    return Cost(
+        route.source_name,
+        days,
+        rows,
+        per_message,
+        each,
+        daily,
+        measured,
+        price(daily * per_message, days, prices.kafka_gb_month, prices.kafka_replication),
+        price(daily * each, days, prices.archive_gb_month, 1),
+        prices.currency,
+    )
+
+
+def _instant(bound: bytes) -> datetime:
+    return datetime.fromtimestamp(int.from_bytes(bound, "little", signed=True) / 1e6, UTC)
+
+
+def _kafka_bytes(home: Home, found: list[Cluster], loaded: Loaded, route: Route) -> tuple[str, float]:
+    local = all(loaded.config.cluster(name).bootstrap == "stack" for name in route.kafka.cluster)
+    logs = [file for file in home.stack.rglob("*.log") if file.parent.name.rpartition("-")[0] == route.kafka.topic]
+    kept = sum(high - low for _, (low, high) in found[0].bounds().items()) if found else 0
+    if local and logs and kept:
+        return "log files", sum(file.stat().st_size for file in logs) / kept
+    sizes = [size for cluster in found for size in cluster.sizes(SAMPLE)]
+    return "sample", sum(sizes) / len(sizes) if sizes else 0.0

@@ -1,0 +1,52 @@
+"""Offsets of the router's batches: from its checkpoint, and from the table itself."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rekappa.archive.completeness import Cluster, Partition
+from rekappa.archive.tables import Route, exists
+from rekappa.record import OFFSET, PARTITION, REGION, TOPIC
+from rekappa.spark.offsetlog import read_batch
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def batch_ends(checkpoint: Path, number: int, regions: Sequence[str]) -> dict[Partition, int]:
+    """Where a batch ends in each partition, from the line that Spark wrote before running it.
+
+    The checkpoint has one line per cluster, in the order in which the streams were united.
+    """
+    found: dict[Partition, int] = {}
+    for region, line in zip(regions, read_batch(checkpoint, number).sources, strict=True):
+        if line is None:
+            continue
+        for partitions in json.loads(line).values():
+            found |= {(region, int(part)): end for part, end in partitions.items()}
+    return found
+
+
+def archived_ends(spark: SparkSession, route: Route) -> dict[Partition, int]:
+    """The next offset after the highest that the table or the dead letters hold, per partition."""
+    from pyspark.sql import functions as F
+
+    found: dict[Partition, int] = {}
+    for table in (route.table, route.dead_letters):
+        if not exists(spark, table):
+            continue
+        rows = spark.table(table).where(F.col(TOPIC) == route.kafka.topic)
+        if table == route.dead_letters:
+            rows = rows.where(F.col("source") == route.source_name)
+        highest = rows.groupBy(F.col(REGION).alias("r"), F.col(PARTITION).alias("p")).agg(F.max(OFFSET).alias("o"))
+        for row in highest.collect():
+            found[row["r"], row["p"]] = max(found.get((row["r"], row["p"]), 0), row["o"] + 1)
+    return found
+
+
+def starting_offsets(ends: Mapping[Partition, int], topic: str, cluster: Cluster) -> str:
+    """Spark's `startingOffsets` that carries on after these ends; partitions not named start at the beginning."""
+    return json.dumps({topic: {str(number): ends.get((region, number), -2) for region, number in cluster.bounds()}})

@@ -1,0 +1,236 @@
+"""The router: one streaming query per source, from its topic into its table."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rekappa.archive.batch import BatchWriter
+from rekappa.archive.completeness import Cluster, Ends, Partition, properties, reached
+from rekappa.archive.offsets import archived_ends, batch_ends, starting_offsets
+from rekappa.archive.tables import Route, prepare_archive, prepare_dead_letters, quoted, routes
+from rekappa.errors import ArchiveError
+from rekappa.home import Home
+from rekappa.sources.decode import payload_type
+from rekappa.sources.kafka import client_options, messages
+from rekappa.spark.commits import BATCH, WRITER, load_table
+from rekappa.spark.offsetlog import last_committed
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from rekappa.config.load import Loaded
+
+HEARTBEAT_SECONDS = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far one route is, for the progress line."""
+
+    source: str
+    batch: int
+    rows: int
+    behind: int
+    complete: dict[str, datetime]
+
+
+class Stopping(Exception):
+    """Ends a query between two batches."""
+
+
+class Router:
+    """Copies one route. `start` once, then `beat` now and then, `stop` at the end."""
+
+    def __init__(self, spark: SparkSession, loaded: Loaded, home: Home, route: Route) -> None:
+        self.route, self.rows, self.batch = route, 0, -1
+        self._spark, self._loaded, self._home = spark, loaded, home
+        self._folder: Path = home.checkpoint(route.app, "archive") / route.source_name
+        self._clusters = [
+            Cluster(loaded.config.cluster(name).region, route.kafka.topic, client_options(loaded.config, name, home))
+            for name in route.kafka.cluster
+        ]
+        self._regions = [cluster.region for cluster in self._clusters]
+        self._complete: dict[str, datetime] = {}
+        self._marked: dict[str, datetime] = {}
+        self._seen: list[Ends] = []
+        self._at: dict[Partition, int] = {}
+        self._lows: dict[Partition, int] = {}
+        self._last_mark = time.monotonic()
+        self._writing, self._stopping = threading.Lock(), threading.Event()
+        self._writer: BatchWriter | None = None
+        self._query: Any = None
+
+    def start(self, available_now: bool) -> None:
+        """Make the tables ready and start the query where the last one ended."""
+        spark, config, route = self._spark, self._loaded.config, self.route
+        declared = payload_type(route.source, self._loaded.folder)
+        self._columns = prepare_archive(spark, route, declared, config.archive)
+        prepare_dead_letters(spark, route.dead_letters)
+        self._declared = declared
+        self._seen = [self._ends()]
+        self._lows = {part: low for cluster in self._clusters for part, (low, _) in cluster.bounds().items()}
+        raw = messages(
+            spark,
+            config,
+            self._home,
+            route.kafka,
+            starting=self._starting(),
+            max_records=config.archive.max_records_per_batch,
+        )
+        stream = raw.writeStream.foreachBatch(self._write).queryName(f"archive {route.app} {route.source_name}")
+        stream = stream.option("checkpointLocation", str(self._folder))
+        if available_now:
+            stream = stream.trigger(availableNow=True)
+        else:
+            stream = stream.trigger(processingTime=f"{max(1, round(config.archive.trigger.total_seconds()))} seconds")
+        self._query = stream.start()
+
+    @property
+    def active(self) -> bool:
+        return bool(self._query.isActive)
+
+    def failure(self) -> str | None:
+        """Why the query ended, None if it runs or was stopped."""
+        error = self._query.exception()
+        return None if error is None or self._stopping.is_set() else str(error)
+
+    def beat(self) -> Progress:
+        """Say how far it is; where nothing has come for a while, note in the table that nothing is missing."""
+        if time.monotonic() - self._last_mark > HEARTBEAT_SECONDS and not self._query.status["isTriggerActive"]:
+            self.mark()
+        ends = self._seen[-1].offsets.items()
+        behind = sum(max(0, end - self._at.get(part, self._lows.get(part, 0))) for part, end in ends)
+        return Progress(self.route.source_name, self.batch, self.rows, behind, dict(self._complete))
+
+    def mark(self) -> None:
+        """Commit what is known of completeness, with no rows. Never in the middle of a batch."""
+        with self._writing:
+            self._last_mark = time.monotonic()
+            if self._writer is None and not self._recall():
+                return
+            self._seen.append(self._ends())
+            self._judge()
+            if self._complete == self._marked or self._writer is None:
+                return
+            commit = load_table(self._spark, quoted(self.route.table)).newAppend()
+            for key, value in properties(self._complete).items():
+                commit = commit.set(key, value)
+            commit.set(WRITER, self._writer.writer).set(BATCH, str(self.batch)).commit()
+            self._marked = dict(self._complete)
+
+    def stop(self) -> None:
+        """End after the current batch, and note how far the table is complete."""
+        self._stopping.set()
+        while self._query.isActive and self._query.status["isTriggerActive"]:
+            time.sleep(0.1)
+        self._query.stop()
+        self.mark()
+
+    def _write(self, raw: DataFrame, number: int) -> None:
+        with self._writing:
+            if self._stopping.is_set():
+                raise Stopping
+            if self._writer is None:
+                self._open_writer()
+            assert self._writer is not None
+            self._writer.write(raw, number, properties(self._complete))
+            self._marked = dict(self._complete)
+            now = batch_ends(self._folder, number, self._regions)
+            self.rows += sum(end - self._before(number, part) for part, end in now.items())
+            self._at, self.batch = now, number
+            self._judge()
+            self._seen.append(self._ends())
+            self._last_mark = time.monotonic()
+
+    def _before(self, number: int, part: Partition) -> int:
+        if not self._at and number > 0:
+            self._at = batch_ends(self._folder, number - 1, self._regions)
+        return self._at.get(part, self._lows.get(part, 0))
+
+    def _open_writer(self) -> None:
+        identity = json.loads((self._folder / "metadata").read_text().splitlines()[0])["id"]
+        self._writer = BatchWriter(
+            self.route,
+            f"{self.route.writer}:{identity}",
+            self._loaded.folder,
+            self._declared,
+            self._columns,
+            self._loaded.config.archive.evolve,
+        )
+
+    def _recall(self) -> bool:
+        """After a start that found nothing new: the last batch of the checkpoint."""
+        last = last_committed(self._folder)
+        if last is None:
+            return False
+        self.batch = last
+        self._at = batch_ends(self._folder, self.batch, self._regions)
+        self._open_writer()
+        return True
+
+    def _judge(self) -> None:
+        """Work out up to when each region is complete, now that everything before `self._at` is written."""
+        known = reached(self._at, self._seen)
+        for cluster in self._clusters:
+            parts = [part for part in self._seen[-1].offsets if part[0] == cluster.region]
+            behind = {part: self._at.get(part, 0) for part in parts if part not in known}
+            known |= cluster.times(behind) if behind else {}
+            if parts and all(part in known for part in parts):
+                moment = min(known[part] for part in parts)
+                self._complete[cluster.region] = max(moment, self._complete.get(cluster.region, moment))
+        passed = [ends for ends in self._seen if all(self._at.get(p, 0) >= end for p, end in ends.offsets.items())]
+        self._seen = [*passed[-1:], *(ends for ends in self._seen if ends not in passed)]
+
+    def _ends(self) -> Ends:
+        moment = datetime.now(UTC)
+        return Ends(moment, {part: end for cluster in self._clusters for part, end in cluster.ends().items()})
+
+    def _starting(self) -> list[str]:
+        """Where each cluster starts: at its earliest message; with a table but no checkpoint, after what it has."""
+        lost = not (self._folder / "metadata").exists()
+        ends = archived_ends(self._spark, self.route) if lost else {}
+        topic = self.route.kafka.topic
+        return [starting_offsets(ends, topic, cluster) if ends else "earliest" for cluster in self._clusters]
+
+
+def run_routers(
+    spark: SparkSession,
+    loaded: Loaded,
+    home: Home,
+    *,
+    only: str | None = None,
+    available_now: bool = False,
+    stop: threading.Event | None = None,
+    report: Callable[[list[Progress]], None] = lambda _: None,
+) -> list[Progress]:
+    """Run every route of the app until `stop` is set or, with `available_now`, until all have caught up."""
+    stop = stop or threading.Event()
+    routers = [Router(spark, loaded, home, route) for route in routes(loaded, only)]
+    started: list[Router] = []
+    try:
+        for router in routers:
+            router.start(available_now)
+            started.append(router)
+        while not stop.is_set() and any(router.active for router in routers):
+            report([router.beat() for router in routers])
+            if any(router.failure() for router in routers):
+                break
+            stop.wait(0.5)
+    finally:
+        for router in started:
+            router.stop()
+    for router in routers:
+        problem = router.failure()
+        if problem:
+            raise ArchiveError(
+                f"Cannot go on archiving source {router.route.source_name!r}: {problem.splitlines()[0][:300]}",
+                hint="Nothing is lost: rekappa archive run continues where it was.",
+            )
+    return [router.beat() for router in routers]

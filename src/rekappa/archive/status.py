@@ -1,0 +1,95 @@
+"""How the archive is doing: lag, completeness, files, dead letters. From metadata alone; no Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from rekappa.archive.completeness import Cluster, complete_until
+from rekappa.archive.offsets import batch_ends
+from rekappa.archive.tables import Route
+from rekappa.errors import SourceError
+from rekappa.home import Home
+from rekappa.replay.catalog import load_table
+from rekappa.sources.kafka import client_options
+from rekappa.spark.offsetlog import last_committed
+
+if TYPE_CHECKING:
+    from rekappa.config.load import Loaded
+
+SMALL_SHARE = 0.25
+
+
+@dataclass(frozen=True, slots=True)
+class SourceStatus:
+    """One source's archive. `lag` is the number of messages that Kafka has and the archive has not, None where
+    Kafka or the router's checkpoint can't be seen from here."""
+
+    source: str
+    topic: str
+    table: str
+    lag: int | None
+    rows: int = 0
+    files: int = 0
+    small_files: int = 0
+    bytes: int = 0
+    newest_commit: datetime | None = None
+    complete_until: Mapping[str, datetime] = field(default_factory=dict)
+    dead_letters: int = 0
+
+
+def status(loaded: Loaded, home: Home, route: Route) -> SourceStatus:
+    """What the table's metadata, the checkpoint and Kafka say of one source."""
+    lag = _lag(loaded, home, route)
+    try:
+        table = load_table(loaded.config, route.table, home)
+    except SourceError:
+        return SourceStatus(route.source_name, route.kafka.topic, route.table, lag)
+    sizes = [(task.file.record_count, task.file.file_size_in_bytes) for task in table.scan().plan_files()]
+    snapshot = table.current_snapshot()
+    small = loaded.config.archive.target_file_size_mb * 1024 * 1024 * SMALL_SHARE
+    return SourceStatus(
+        route.source_name,
+        route.kafka.topic,
+        route.table,
+        lag,
+        rows=sum(rows for rows, _ in sizes),
+        files=len(sizes),
+        small_files=sum(size < small for _, size in sizes),
+        bytes=sum(size for _, size in sizes),
+        newest_commit=datetime.fromtimestamp(snapshot.timestamp_ms / 1000).astimezone() if snapshot else None,
+        complete_until=complete_until(table),
+        dead_letters=_dead(loaded, home, route),
+    )
+
+
+def clusters(loaded: Loaded, home: Home, route: Route) -> list[Cluster]:
+    """The Kafka clusters behind a route, in the order of its candidate."""
+    config, topic = loaded.config, route.kafka.topic
+    return [
+        Cluster(config.cluster(name).region, topic, client_options(config, name, home)) for name in route.kafka.cluster
+    ]
+
+
+def _lag(loaded: Loaded, home: Home, route: Route) -> int | None:
+    from confluent_kafka import KafkaException
+
+    folder = home.checkpoint(route.app, "archive") / route.source_name
+    try:
+        found = clusters(loaded, home, route)
+        bounds = {part: both for cluster in found for part, both in cluster.bounds().items()}
+    except (SourceError, KafkaException):
+        return None
+    last = last_committed(folder)
+    at = batch_ends(folder, last, [cluster.region for cluster in found]) if last is not None else {}
+    return sum(max(0, high - at.get(part, low)) for part, (low, high) in bounds.items())
+
+
+def _dead(loaded: Loaded, home: Home, route: Route) -> int:
+    try:
+        table = load_table(loaded.config, route.dead_letters, home)
+    except SourceError:
+        return 0
+    return int(table.scan(row_filter=f"source = '{route.source_name}'").count())
