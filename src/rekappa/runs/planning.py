@@ -27,6 +27,7 @@ from rekappa.plan.plan import Estimate, JobPlan, Mode, Plan
 from rekappa.plan.shape import Shape
 from rekappa.record import METADATA, record_ddl
 from rekappa.runs.inputs import Input, check_complete, scan_source
+from rekappa.runs.lateness import later_events
 from rekappa.runs.record import Kind, State
 from rekappa.runs.request import BackfillRequest
 from rekappa.runs.store import RunStore
@@ -88,6 +89,10 @@ def _plan_job(spark: SparkSession, loaded: Loaded, app: App, home: Home, request
             hint="Only bulk mode reads Hive tables.",
         )
     notes = check_complete(inputs, request.window, reads, request.regions, request.allow_incomplete)
+    for one in inputs if any(shape.event_time for shape in asked.shapes) else ():
+        if one.table is not None and mode is not Mode.EXACT:
+            column = named_source(loaded, one.plan.name).event_time
+            notes += later_events(one.table, one.plan.name, column, request.window, reads, request.regions)
     if not any(one.splits for one in inputs) and all(one.table is not None for one in inputs):
         notes.append("The archive holds no event of this window: the output will be empty.")
     planned = JobPlan(
