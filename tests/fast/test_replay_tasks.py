@@ -40,8 +40,8 @@ def test_little_is_one_task() -> None:
 
 
 def test_a_kafka_partition_stays_in_one_task() -> None:
-    ranges = tuple(OffsetRange("eu", "plays", partition, 0, 1000 * partition) for partition in range(6))
-    shared = share_out(SourceSlice((split("a", 900 * SMALLEST_TASK),), ranges), 3)
+    ranges = tuple(OffsetRange("eu", "plays", partition, 0, 100_000 * partition) for partition in range(6))
+    shared = share_out(SourceSlice((split("a", 90 * SMALLEST_TASK),), ranges), 3)
     assert len(shared) == 3
     assert sorted(one.partition for task in shared for one in task.offsets) == [1, 2, 3, 4, 5]
     assert all([piece.path for piece in task.pieces] == ["a"] for task in shared)

@@ -6,12 +6,9 @@ from collections.abc import Mapping
 
 from rekappa.errors import SourceError
 from rekappa.replay.splits import planned_files
-from rekappa.timeline import Window
 
 
-def deleted_positions(
-    metadata: str, io: Mapping[str, str], reads: Window, snapshot: int | None = None
-) -> dict[str, bytes]:
+def deleted_positions(metadata: str, io: Mapping[str, str], snapshot: int | None = None) -> dict[str, bytes]:
     """Positions of deleted rows of every file that has any: ascending little-endian 64-bit numbers, by path.
 
     `metadata` is the table's metadata file, `snapshot` the version that was planned.
@@ -22,7 +19,7 @@ def deleted_positions(
 
     table = StaticTable.from_metadata(metadata, dict(io))
     try:
-        tasks = [task for task in planned_files(table, reads, snapshot=snapshot) if task.delete_files]
+        tasks = [task for task in planned_files(table, None, snapshot=snapshot) if task.delete_files]
     except ValueError as error:
         raise SourceError(
             f"Cannot apply the row-level deletes of {'.'.join(table.name())}: {error}",

@@ -145,16 +145,21 @@ def _files(
 
 
 def planned_files(
-    table: Table, reads: Window, regions: Sequence[str] = (), snapshot: int | None = None
+    table: Table, reads: Window | None, regions: Sequence[str] = (), snapshot: int | None = None
 ) -> list[FileScanTask]:
-    """Iceberg's own answer for the stretch: files with their row-level deletes. Refuses equality deletes."""
+    """Iceberg's own answer for the stretch, or the whole table: files with their row-level deletes.
+
+    Refuses equality deletes.
+    """
     import pyiceberg.expressions
 
     # The expressions are pydantic models whose positional arguments no type checker sees.
     ex: Any = pyiceberg.expressions
-    wanted = ex.And(
-        ex.GreaterThanOrEqual(INGESTION, reads.start.isoformat()), ex.LessThan(INGESTION, reads.end.isoformat())
-    )
+    wanted: Any = ex.AlwaysTrue()
+    if reads is not None:
+        wanted = ex.And(
+            ex.GreaterThanOrEqual(INGESTION, reads.start.isoformat()), ex.LessThan(INGESTION, reads.end.isoformat())
+        )
     if regions:
         wanted = ex.And(wanted, ex.In(REGION, set(regions)))
     try:

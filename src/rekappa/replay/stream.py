@@ -98,8 +98,8 @@ class ReplayReader(DataSourceStreamReader):
     def _deleted(self) -> dict[str, bytes]:
         from rekappa.replay.deletes import deleted_positions
 
-        planned = self.plan.head.job(self.job)
-        return deleted_positions(self.metadata, self.io, planned.reads, planned.source(self.source).snapshot)
+        snapshot = self.plan.head.job(self.job).source(self.source).snapshot
+        return deleted_positions(self.metadata, self.io, snapshot)
 
 
 @lru_cache(maxsize=4096)

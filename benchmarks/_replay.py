@@ -1,0 +1,47 @@
+"""What the replay benchmarks share: a plan of the reference archive, saved and ready to run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rekappa.config.model import AppConfig
+from rekappa.home import Home
+from rekappa.plan.model import Slice
+from rekappa.plan.ordered import plan_slices
+from rekappa.plan.plan import JobPlan, Mode, Plan, SourcePlan
+from rekappa.plan.store import save
+from rekappa.replay.catalog import load_table
+from rekappa.replay.ordered import ArchiveSource
+from rekappa.replay.splits import table_splits
+from rekappa.timeline import Window
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def planned(
+    config: AppConfig, home: Home, sources: Sequence[str], reads: Window, span: timedelta, path: Path
+) -> tuple[Slice, ...]:
+    """Plan slices of `span` over the sources' archive tables and save them as the plan of the job `bench`."""
+    zero = timedelta()
+    parts: list[SourcePlan] = []
+    splits = []
+    for name in sources:
+        table = f"lake.events.{name}"
+        scan = table_splits(load_table(config, table, home), name, reads, max_misalignment=span)
+        parts.append(SourcePlan(name, table, scan.snapshot, (), span, scan.files, scan.rows, scan.bytes))
+        splits += scan.splits
+    slices = plan_slices(splits, max_misalignment=span, reads=reads)
+    job = JobPlan("bench", ("out",), Mode.ORDERED, "", zero, "", zero, "", reads, tuple(parts), slices)
+    save(Plan("bench", reads, (), (job,)), path)
+    return slices
+
+
+def archive_source(
+    spark: SparkSession, config: AppConfig, home: Home, name: str, columns: Sequence[str] = ()
+) -> ArchiveSource:
+    table = f"lake.events.{name}"
+    return ArchiveSource(load_table(config, table, home), spark.table(table).schema, columns)
