@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from rekappa.errors import SinkError
 from rekappa.rate import paced
-from rekappa.sinks.contract import BatchId, Rerun, Sink, in_window
+from rekappa.sinks.appending import AppendPublishing
+from rekappa.sinks.contract import BatchId, Rerun, in_window
 from rekappa.sinks.fit import require_columns
 from rekappa.sinks.parquet import folder_name
 
@@ -27,7 +28,7 @@ RUN, QUERY, BATCH = "rekappa-run", "rekappa-query", "rekappa-batch"
 _TIMES = {"timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX", "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS"}
 
 
-class KafkaSink(Sink):
+class KafkaSink(AppendPublishing):
     rerun = Rerun.APPEND_ONLY
 
     def __init__(

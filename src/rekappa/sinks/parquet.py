@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from rekappa.errors import SinkError
 from rekappa.rate import paced
-from rekappa.sinks.contract import BatchId, Rerun, Sink, in_window
+from rekappa.sinks.appending import AppendPublishing
+from rekappa.sinks.contract import BatchId, Rerun, in_window
 from rekappa.sinks.fit import require_columns, require_fit
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ class Files:
             raise SinkError(f"Cannot rename {self.root}/{old} to {new}")
 
 
-class ParquetSink(Sink):
+class ParquetSink(AppendPublishing):
     rerun = Rerun.APPEND_ONLY
 
     def __init__(self, name: str, path: str, event_time: str | None = None) -> None:
@@ -69,6 +70,9 @@ class ParquetSink(Sink):
         self.path = path
         self.event_time = event_time
         self._schema: StructType | None = None
+
+    def expect(self, schema: StructType) -> None:
+        self._schema = schema
 
     def prepare(self, spark: SparkSession, schema: StructType) -> None:
         require_columns(schema, (self.event_time,) if self.event_time else (), "event_time", self.name)
@@ -94,7 +98,7 @@ class ParquetSink(Sink):
             return spark.createDataFrame([], self._schema)
         raise SinkError(f"Cannot read sink {self.name!r}: {self.path} holds no batch")
 
-    def remove(self, spark: SparkSession, batch: BatchId) -> None:
+    def withdraw(self, spark: SparkSession, batch: BatchId) -> None:
         """Take one batch out again."""
         Files(spark, self.path).remove(f"batch={folder_name(batch)}")
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from rekappa.config import model
 from rekappa.errors import ConfigError
 from rekappa.sinks.rate import rate_limited
+from rekappa.sinks.staging import before_sink
 
 if TYPE_CHECKING:
     from rekappa.config.model import AppConfig
@@ -63,13 +64,17 @@ def _open(name: str, config: AppConfig, home: Home) -> Sink:
             options = cluster_options(config, spec.cluster, home)
             return KafkaSink(name, spec.topic, options, home.root / "sinks" / name, spec.key, spec.event_time)
         case model.HiveSink():
-            from rekappa.sinks.hive import HiveSink
+            from rekappa.sinks.hive_publishing import HivePublishing as HiveSink
 
-            return HiveSink(name, spec.database, spec.table, spec.partition_by, spec.key, spec.event_time)
+            hive = HiveSink(name, spec.database, spec.table, spec.partition_by, spec.key, spec.event_time)
+            hive.before = lambda run: before_sink(config, run, name)
+            return hive
         case _:
-            from rekappa.sinks.service import ServiceSink
+            from rekappa.sinks.upserting import UpsertSink
 
-            return ServiceSink(name, _service(spec), spec.key, spec.event_time)
+            sink = UpsertSink(name, _service(spec), spec.key, spec.event_time)
+            sink.before = lambda run: before_sink(config, run, name)
+            return sink
 
 
 def _service(spec: model.PostgresSink | model.CassandraSink | model.OpenSearchSink) -> Service:
