@@ -116,14 +116,23 @@ class OpenSearch(Service):
         search.indices.create(index=self.index, body=body)
 
     @staticmethod
-    def _typed(mapping: dict[str, Any]) -> StructType:
+    def _remembered(mapping: dict[str, Any]) -> StructType | None:
         from pyspark.sql.types import StructType
 
-        remembered = mapping.get("_meta", {}).get("rekappa", {}).get("schema")
-        if remembered:
-            return StructType.fromJson(json.loads(remembered))
-        columns = mapping.get("properties", {}).items()
-        return schema_of({name: _BACK.get(one.get("type", ""), "string") for name, one in columns})
+        written = mapping.get("_meta", {}).get("rekappa", {}).get("schema")
+        return StructType.fromJson(json.loads(written)) if written else None
+
+    @classmethod
+    def _kinds(cls, mapping: dict[str, Any]) -> dict[str, str]:
+        """Columns and Spark's names of their types; needs no Spark, for it also runs in tasks."""
+        remembered = cls._remembered(mapping)
+        if remembered is not None:
+            return {one.name: one.dataType.simpleString() for one in remembered}
+        return {name: _BACK.get(one.get("type", ""), "string") for name, one in mapping.get("properties", {}).items()}
+
+    @classmethod
+    def _typed(cls, mapping: dict[str, Any]) -> StructType:
+        return cls._remembered(mapping) or schema_of(cls._kinds(mapping))
 
     def schema(self) -> StructType:
         search = self._client()
@@ -169,7 +178,7 @@ class OpenSearch(Service):
 
     def read(self, part: int, parts: int, window: Window | None) -> Iterator[dict[str, Any]]:
         search = self._client()
-        kinds = {one.name: one.dataType.simpleString() for one in self._typed(self._mapping(search) or {})}
+        kinds = self._kinds(self._mapping(search) or {})
         query: dict[str, Any] = {"match_all": {}}
         if window is not None and self.event_time:
             bounds = {"gte": window.start.isoformat(), "lt": window.end.isoformat()}
