@@ -97,7 +97,7 @@ def publish(
     if state == "published":
         _agreed(yes, f"Replace {staged.window} in production?")
     if not dry_run:
-        replace_windows(spark, staged, unvalidated=True, force=force, tell=_note)
+        replace_windows(spark, staged, unvalidated=True, force=force, effects=effects, tell=_note)
     out.document({"run": staged.run.id, "state": state, "sinks": [asdict(one) for one in effects]})
     out.message(
         f"{state}: {staged.window}"

@@ -109,12 +109,16 @@ def publish(
     *,
     unvalidated: bool = False,
     force: bool = False,
+    effects: list[SinkEffect] | None = None,
     tell: Tell = lambda text: None,
 ) -> list[SinkEffect]:
-    """Replace the window in production, one atomic step per table. Repeated, it completes or changes nothing."""
+    """Replace the window in production, one atomic step per table. Repeated, it completes or changes nothing.
+
+    `effects` is what `plan_publish` answered just before, if it was asked; without it the checks are made here.
+    """
     if not unvalidated:
         require_validated(staged)
-    effects = plan_publish(spark, staged, force=force)
+    effects = plan_publish(spark, staged, force=force) if effects is None else effects
     for one, effect in zip(staged.sinks, effects, strict=True):
         if not effect.done:
             tell(f"publishing {one.name} to {effect.target}")

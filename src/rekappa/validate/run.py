@@ -24,6 +24,10 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
+NEAR = timedelta(days=1)
+"""How far around the window causes are looked for."""
+
+
 @dataclass(frozen=True, slots=True)
 class Request:
     """What the person asked for. `ignore` applies to the sinks that have such a column."""
@@ -87,9 +91,9 @@ def _verdict(spark: SparkSession, staged: Staged, one: StagedSink, request: Requ
     )
     evidence, notes = _evidence(spark, staged, one)
     if evidence.event_time and spec.key:
-        whole = one.sink.read(spark)
-        if whole is not None:
-            evidence = replace(evidence, elsewhere=_outside(whole, evidence.event_time, staged))
+        near = one.sink.read(spark, staged.window.widened(NEAR, NEAR))
+        if near is not None:
+            evidence = replace(evidence, elsewhere=_outside(near, evidence.event_time, staged))
     return SinkVerdict(one.name, target, compare(production, one.sink.as_stored(rows), rules, evidence, notes))
 
 
@@ -121,7 +125,7 @@ def _late(spark: SparkSession, staged: Staged, one: StagedSink) -> DataFrame | N
 
     loaded, home, store = staged.loaded, staged.home, RunStore.open(staged.home)
     config, app = loaded.config, load_app(loaded)
-    reads = staged.window.widened(timedelta(days=1), timedelta(days=1))
+    reads = staged.window.widened(NEAR, NEAR)
     found: DataFrame | None = None
     for query in queries(config, app):
         if query.sink != one.name:
