@@ -43,6 +43,8 @@ class Journal:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.watermark: datetime | None = None
+        self.newest = -1
+        self.rows = self.late_rows = self.peak_state_rows = 0
         self._notes: dict[int, BatchNote] = {}
         text = path.read_text() if path.exists() else ""
         self._whole = text.endswith("\n")
@@ -53,21 +55,25 @@ class Journal:
                 continue
             moment = datetime.fromisoformat(entry["watermark"]) if entry["watermark"] else None
             if "batch" in entry:
-                self._notes[entry["batch"]] = BatchNote(**{**entry, "watermark": moment})
+                self._take(BatchNote(**{**entry, "watermark": moment}))
             else:
                 self.watermark = moment
 
     @property
-    def notes(self) -> list[BatchNote]:
-        return list(self._notes.values())
-
-    @property
-    def newest(self) -> int:
-        return max(self._notes, default=-1)
+    def last(self) -> BatchNote | None:
+        return self._notes.get(self.newest)
 
     def add(self, note: BatchNote) -> None:
-        self._notes[note.batch] = note
+        self._take(note)
         self._append(asdict(note))
+
+    def _take(self, note: BatchNote) -> None:
+        before = self._notes.get(note.batch)
+        self._notes[note.batch] = note
+        self.newest = max(self.newest, note.batch)
+        self.rows += note.rows - (before.rows if before else 0)
+        self.late_rows += note.late_rows - (before.late_rows if before else 0)
+        self.peak_state_rows = max(self.peak_state_rows, note.state_rows)
 
     def note_watermark(self, watermark: datetime | None) -> None:
         """The last watermark that came from the data, before the closing batch moves it."""

@@ -181,6 +181,9 @@ class _SliceRun:
     def advance(self, at: Reached) -> None:
         """Run the query until the last slice, or the batch that was begun, is committed."""
         self.cause = None
+        # Batch n reads slice n, so the last batch is known beforehand: the last slice's, or the closing one if begun.
+        last = max(self.count - 1, at.planned or 0)
+        committed = self.checkpoint / "commits" / str(last)
         rows = self.result(self._inputs(at.slices))
         chosen = state_settings(rows, self.state_store, self.spark.sparkContext.defaultParallelism)
         with _set(self.spark, chosen | self.settings):
@@ -195,14 +198,13 @@ class _SliceRun:
             while True:
                 ended = query.awaitTermination(LOOK)  # type: ignore[arg-type]  # fractions of a second are taken
                 self._note(query)
-                now = reached(self.checkpoint)
-                if now.settled and now.slices >= self.count and now.planned is not None:
+                if committed.exists():
                     break
                 if ended:
                     raise RunError(f"Cannot go on with job {self.job!r}: its query ended by itself")
             # The batch's figures come a moment after its commit.
             deadline = time.monotonic() + 2
-            while self.journal.newest < now.planned and time.monotonic() < deadline:
+            while self.journal.newest < last and time.monotonic() < deadline:
                 time.sleep(LOOK / 5)
                 self._note(query)
         except Exception:
@@ -215,13 +217,12 @@ class _SliceRun:
 
     def outcome(self, *, finished: bool) -> SliceOutcome:
         at = reached(self.checkpoint)
-        notes = self.journal.notes
         return SliceOutcome(
             finished=finished,
             slices=at.slices if at.settled else max(0, at.slices - 1),
-            rows=sum(note.rows for note in notes),
-            late_rows=sum(note.late_rows for note in notes),
-            peak_state_rows=max((note.state_rows for note in notes), default=0),
+            rows=self.journal.rows,
+            late_rows=self.journal.late_rows,
+            peak_state_rows=self.journal.peak_state_rows,
             watermark=self.journal.watermark or at.watermark,
         )
 
@@ -303,16 +304,15 @@ class _SliceRun:
             self._tell()
 
     def _tell(self, *, paused: bool = False) -> None:
-        notes = self.journal.notes
-        last = notes[-1] if notes else None
+        last = self.journal.last
         done = min(self.journal.newest + 1, self.count)
         reach = self._reach(done - 1) if done else None
         self.on_progress(
             SliceProgress(
                 done=done,
                 slices=self.count,
-                rows=sum(note.rows for note in notes),
-                late_rows=sum(note.late_rows for note in notes),
+                rows=self.journal.rows,
+                late_rows=self.journal.late_rows,
                 state_rows=last.state_rows if last else 0,
                 watermark=last.watermark if last else None,
                 reach=reach.end if reach else None,
@@ -337,6 +337,8 @@ def state_settings(rows: DataFrame, state_store: str | None, cores: int) -> dict
         # checksum of the first attempt can then be taken for the second's (SPARK-56461). It halves the files, too.
         "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
         "spark.sql.streaming.numRecentProgressUpdates": "1000",
+        # Nobody rewinds a replay: what is kept is enough to resume.
+        "spark.sql.streaming.minBatchesToRetain": "20",
         "spark.sql.shuffle.partitions": str(cores),
     }
 
