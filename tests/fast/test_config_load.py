@@ -331,6 +331,42 @@ def test_any_bytes_give_a_rekappa_error_or_nothing(tmp_path: Path, text: bytes) 
         load(tmp_path, environ={})
 
 
+SNIPPETS = st.sampled_from(
+    [
+        "",
+        "\n",
+        ":",
+        "- ",
+        "{",
+        "}",
+        "[",
+        "*a",
+        "&a ",
+        "!!set ",
+        "<<: ",
+        "null",
+        "0",
+        "''",
+        "${X}",
+        "${",
+        "  ",
+        "\t",
+        "#",
+    ]
+) | st.text(max_size=6)
+
+
+@given(cuts=st.lists(st.tuples(st.integers(0, len(BASE)), st.integers(0, 30), SNIPPETS), min_size=1, max_size=4))
+@settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_any_damage_to_a_good_file_is_survived(write: Write, cuts: list[tuple[int, int, str]]) -> None:
+    text = BASE
+    for at, length, snippet in cuts:
+        text = text[:at] + snippet + text[at + length :]
+    folder = write("")
+    (folder / "rekappa.yaml").write_bytes(text.encode("utf-8", "surrogatepass"))
+    answer(lambda: explain.settings(load(folder, environ={})))
+
+
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=12),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
