@@ -113,7 +113,7 @@ def test_bulk_gives_what_the_whole_archive_gives_crash_or_not(
 
     with pytest.raises(KeyboardInterrupt):
         continue_backfill(spark, loaded, app, home, run.id, on_progress=crash_after_the_first_chunk)
-    assert RunStore.open(home).run(run.id).state is State.FAILED
+    assert RunStore.open(home).run(run.id).state is State.STOPPED
     seen.clear()
     ended = continue_backfill(spark, loaded, app, home, run.id, on_progress=seen.append)
     assert ended.state is State.FINISHED
@@ -173,9 +173,7 @@ def test_cancelled_before_it_goes_on(spark: SparkSession, loaded: Loaded, app: A
         cancel(RunStore.open(home), home, run.id)
 
 
-def test_a_missing_file_is_named_and_the_run_can_go_on(
-    spark: SparkSession, home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_missing_file_is_named_and_the_run_can_go_on(spark: SparkSession, home: Home, tmp_path: Path) -> None:
     own = make_app(spark, tmp_path, complete=None)
     bound = load_app(own)
     request = BackfillRequest(WINDOW, jobs=("both",))

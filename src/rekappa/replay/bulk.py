@@ -91,19 +91,25 @@ def run_bulk(
 def make_chunk(spark: SparkSession, bulk: BulkJob, chunk: Chunk) -> None:
     """One chunk into staging: every sink of the job, each in one commit."""
     config = bulk.loaded.config
-    reads = chunk.reads
-    if all(bulk.event_time(query) for query in bulk.queries):
-        reads = whole_hours(reads)
+    made: dict[Window, Mapping[str, DataFrame]] = {}
+    for query in bulk.queries:
+        event_time = bulk.event_time(query)
+        # Without an event time the window is ingestion time: what is read is what comes out.
+        reads = whole_hours(chunk.reads) if event_time else chunk.output
+        if reads not in made:
+            made[reads] = _results(spark, bulk, reads)
+        rows = in_output(made[reads][query.output], event_time, chunk.output)
+        sink = staging_sink(config, bulk.run, query.sink, config.profiles.backfill.max_rows_per_second)
+        sink.prepare(spark, rows.schema)
+        sink.write(rows, BatchId(bulk.run, query.name, chunk.number))
+
+
+def _results(spark: SparkSession, bulk: BulkJob, reads: Window) -> Mapping[str, DataFrame]:
     inputs = {
         source.name: open_batch(spark, bulk.loaded, bulk.home, source.name, reads, bulk.plan.regions)
         for source in bulk.job.sources
     }
-    results = bulk.app.jobs[bulk.job.job].results(inputs)
-    for query in bulk.queries:
-        rows = in_output(results[query.output], bulk.event_time(query), chunk.output)
-        sink = staging_sink(config, bulk.run, query.sink, config.profiles.backfill.max_rows_per_second)
-        sink.prepare(spark, rows.schema)
-        sink.write(rows, BatchId(bulk.run, query.name, chunk.number))
+    return bulk.app.jobs[bulk.job.job].results(inputs)
 
 
 def whole_hours(reads: Window) -> Window:

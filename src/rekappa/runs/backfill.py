@@ -103,6 +103,9 @@ def continue_backfill(
                 _run_job(work, job)
     except Ended as ended:
         return store.end(run.id, ended.state)
+    except KeyboardInterrupt:
+        store.end(run.id, State.STOPPED)
+        raise
     except BaseException as error:
         message = error.message if isinstance(error, RekappaError) else f"{type(error).__name__}: {error}"
         store.end(run.id, State.FAILED, error=message)

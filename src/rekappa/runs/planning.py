@@ -88,8 +88,14 @@ def _plan_job(spark: SparkSession, loaded: Loaded, app: App, home: Home, request
             f"Cannot replay job {job.name!r} in {mode} mode: a source of it is not an Iceberg table",
             hint="Only bulk mode reads Hive tables.",
         )
+    timed = {shape.event_time is not None for shape in asked.shapes}
+    if mode is not Mode.BULK and len(timed) > 1:
+        raise PlanError(
+            f"Cannot replay job {job.name!r} in {mode} mode: only some of its sinks declare an event time",
+            hint="Declare event_time for all of them in rekappa.yaml.",
+        )
     notes = check_complete(inputs, request.window, reads, request.regions, request.allow_incomplete)
-    for one in inputs if any(shape.event_time for shape in asked.shapes) else ():
+    for one in inputs if True in timed else ():
         if one.table is not None and mode is not Mode.EXACT:
             column = named_source(loaded, one.plan.name).event_time
             notes += later_events(one.table, one.plan.name, column, request.window, reads, request.regions)
