@@ -2,6 +2,7 @@
 
 from rekappa.app import App
 from rekappa.errors import RekappaError
+from rekappa.rate import rate_limit
 
 __version__ = "0.1.0"
-__all__ = ["App", "RekappaError", "__version__"]
+__all__ = ["App", "RekappaError", "__version__", "rate_limit"]

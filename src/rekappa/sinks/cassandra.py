@@ -164,11 +164,16 @@ class Cassandra(Service):
             yield {name: _plain(value) for name, value in row._asdict().items()}
 
     def as_stored(self, rows: DataFrame) -> DataFrame:
-        """Timestamps to the millisecond."""
+        """Timestamps to the millisecond; decimals, for which Cassandra declares no scale, at the widest."""
         from pyspark.sql import functions as F
 
-        moments = [one.name for one in rows.schema if one.dataType.typeName() == "timestamp"]
-        return rows.withColumns({name: F.date_trunc("millisecond", F.col(name)) for name in moments})
+        changed = {}
+        for one in rows.schema:
+            if one.dataType.typeName() == "timestamp":
+                changed[one.name] = F.date_trunc("millisecond", F.col(f"`{one.name}`"))
+            elif one.dataType.typeName() == "decimal":
+                changed[one.name] = F.col(f"`{one.name}`").cast(_BACK["decimal"])
+        return rows.withColumns(changed) if changed else rows
 
 
 def _quoted(names: Iterable[str]) -> str:

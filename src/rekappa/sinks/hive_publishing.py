@@ -39,8 +39,8 @@ class HivePublishing(HiveSink):
         added = staged.select(*columns).exceptAll(current).count()
         removed = current.exceptAll(staged.select(*columns)).count()
         touched = self._touched(spark, staged, window)
-        names = tuple("/".join(f"{name}={row[name]}" for name in self.partition_by) for row in touched.collect())
-        return Effect(added, 0, removed, unchanged=staged.count() - added, partitions=names)
+        names = sorted("/".join(f"{name}={row[name]}" for name in self.partition_by) for row in touched.collect())
+        return Effect(added, 0, removed, unchanged=staged.count() - added, partitions=tuple(names))
 
     def publish(
         self, spark: SparkSession, staged: DataFrame, window: Window, run: str, regions: Sequence[str] = ()

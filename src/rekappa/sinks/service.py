@@ -133,7 +133,11 @@ def as_json(value: Any) -> Any:
 
 
 def schema_of(columns: dict[str, str]) -> StructType:
-    """A schema from column names and Spark's names of their types."""
-    from pyspark.sql.types import DataType, StructField, StructType
+    """A schema from column names and Spark's short names of their types; needs no running Spark."""
+    from pyspark.sql.types import StructType
 
-    return StructType([StructField(name, DataType.fromDDL(kind)) for name, kind in columns.items()])
+    long_names = {"tinyint": "byte", "smallint": "short", "int": "integer", "bigint": "long"}
+    made = StructType()
+    for name, kind in columns.items():
+        made = made.add(name, long_names.get(kind, kind))
+    return made

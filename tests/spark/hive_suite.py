@@ -1,0 +1,66 @@
+"""The sink suite for Hive; run by test_sinks.py in a process of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from sink_contract import SinkContract
+from sink_rows import content, rows, sinks_config
+from test_sinks_publish import WINDOW, staged_rows
+
+from rekappa.config.model import AppConfig
+from rekappa.home import Home
+from rekappa.sinks.contract import BatchId, Rerun
+from rekappa.sinks.registry import open_sink
+from rekappa.spark.session import open_session
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture(scope="session")
+def home() -> Home:
+    return Home(Path(os.environ["SINKS_HOME"]))
+
+
+@pytest.fixture(scope="session")
+def sink_config(home: Home) -> AppConfig:
+    return sinks_config(json.loads((home.root / "servers.json").read_text()), hive=True)
+
+
+@pytest.fixture(scope="session")
+def spark(sink_config: AppConfig, home: Home) -> Iterator[SparkSession]:
+    session = open_session(sink_config, "live", home, **{"spark.master": "local[2]"})
+    yield session
+    session.stop()
+
+
+@pytest.fixture(scope="session")
+def killed() -> dict[str, int]:
+    return {"hive": int(os.environ["SINKS_KILLED"])}
+
+
+class TestHive(SinkContract):
+    kind, rerun = "hive", Rerun.RESETTABLE
+
+
+def test_hive_takes_the_window_and_gives_it_back(spark: SparkSession, sink_config: AppConfig, home: Home) -> None:
+    sink: Any = open_sink("hive_published", sink_config, home)
+    production, staged = rows(spark, 0, 60), staged_rows(spark)
+    sink.prepare(spark, production.schema)
+    sink.write(production, BatchId("live", "query", 0))
+    effect = sink.publish(spark, staged, WINDOW, "run-7")
+    assert (effect.added, effect.removed, effect.unchanged) == (6, 10, 20)
+    assert effect.partitions == ("day=2026-11-01", "day=2026-11-02", "day=2026-11-03")
+    outside = production.where("id < 10 OR id >= 40")
+    assert content(sink.read(spark)) == content(outside.union(staged))
+    sink.write(rows(spark, 60, 65), BatchId("live", "query", 1))
+    sink.undo(spark, staged, WINDOW, "run-7")
+    assert content(sink.read(spark)) == content(rows(spark, 0, 65))
+    sink.publish(spark, staged, WINDOW, "run-7")
+    assert content(sink.read(spark)) == content(outside.union(staged).union(rows(spark, 60, 65)))

@@ -1,0 +1,89 @@
+"""The suite that every sink passes: a subclass names its kind."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+import pytest
+from pyspark.sql import functions as F
+from sink_rows import KEYED, KILLED_ROWS, content, rows
+from sinks_until_killed import BATCH
+
+from rekappa.errors import SinkError
+from rekappa.sinks.contract import BatchId, Rerun
+from rekappa.sinks.registry import open_sink
+from rekappa.timeline import Window
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from rekappa.config.model import AppConfig
+    from rekappa.home import Home
+
+FIRST_HALF_HOUR = Window.parse("2026-11-01T08:00Z", "2026-11-01T08:30Z")
+
+
+class SinkContract:
+    kind: ClassVar[str]
+    rerun: ClassVar[Rerun]
+
+    def test_batches_are_written_once_whoever_retries(
+        self, spark: SparkSession, sink_config: AppConfig, home: Home
+    ) -> None:
+        first, second = (BatchId("run-1", "query", number) for number in (0, 1))
+        expected = rows(spark, 0, 50)
+        sink = open_sink(f"{self.kind}_story", sink_config, home)
+        assert sink.rerun is self.rerun
+        sink.prepare(spark, expected.schema)
+        assert content(sink.read(spark)) == []
+        sink.write(rows(spark, 0, 40), first)
+        sink.write(rows(spark, 0, 40), first)
+        # Another process knows nothing of what this one did.
+        again = open_sink(f"{self.kind}_story", sink_config, home)
+        again.prepare(spark, expected.schema)
+        again.write(rows(spark, 0, 40), first)
+        again.write(rows(spark, 40, 50), second)
+        again.write(rows(spark, 0, 0), BatchId("run-1", "query", 2))
+        stored = again.as_stored(expected)
+        assert content(again.read(spark)) == content(stored)
+        early = F.col("happened") < F.lit(FIRST_HALF_HOUR.end)
+        assert content(again.read(spark, FIRST_HALF_HOUR)) == content(stored.where(early))
+        assert 0 < stored.where(early).count() < 50
+
+    def test_killed_in_mid_batch_and_retried(
+        self, spark: SparkSession, sink_config: AppConfig, home: Home, killed: dict[str, int]
+    ) -> None:
+        assert 0 < killed[self.kind] < KILLED_ROWS
+        batch = rows(spark, 0, KILLED_ROWS)
+        sink = open_sink(f"{self.kind}_killed", sink_config, home)
+        sink.prepare(spark, batch.schema)
+        sink.write(batch, BATCH)
+        assert content(sink.read(spark)) == content(sink.as_stored(batch))
+
+    def test_rows_that_do_not_fit_are_refused_by_column(
+        self, spark: SparkSession, sink_config: AppConfig, home: Home
+    ) -> None:
+        sink = open_sink(f"{self.kind}_keys", sink_config, home)
+        with pytest.raises(SinkError, match="event_time names happened"):
+            sink.prepare(spark, rows(spark, 0, 1).drop("happened").schema)
+
+
+class KeyedContract(SinkContract):
+    """What sinks that upsert promise besides."""
+
+    rerun = Rerun.IDEMPOTENT
+
+    def test_keys(self, spark: SparkSession, sink_config: AppConfig, home: Home) -> None:
+        assert self.kind in KEYED
+        sink = open_sink(f"{self.kind}_keys", sink_config, home)
+        batch = rows(spark, 0, 20)
+        sink.prepare(spark, batch.schema)
+        sink.write(batch, BatchId("run-1", "query", 0))
+        before = content(sink.read(spark))
+        with pytest.raises(SinkError, match="key column id is null"):
+            sink.write(batch.withColumn("id", F.when(F.col("id") != 7, F.col("id"))), BatchId("run-1", "query", 1))
+        assert content(sink.read(spark)) == before
+        older = batch.withColumn("happened", F.expr("happened - INTERVAL 1 HOUR")).withColumn("name", F.lit("old"))
+        newer = batch.withColumn("happened", F.expr("happened + INTERVAL 1 HOUR")).withColumn("note", F.lit(None))
+        sink.write(older.union(newer).union(batch), BatchId("run-1", "query", 2))
+        assert content(sink.read(spark)) == content(sink.as_stored(newer))

@@ -1,0 +1,57 @@
+"""Every sink against its real server."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from sink_contract import KeyedContract, SinkContract
+from sink_servers import killed, sink_config, sink_servers
+
+from rekappa.home import Home
+from rekappa.sinks.contract import Rerun
+
+__all__ = ["killed", "sink_config", "sink_servers"]
+
+
+class TestIcebergAppend(SinkContract):
+    kind, rerun = "append", Rerun.RESETTABLE
+
+
+class TestIcebergUpsert(KeyedContract):
+    kind = "upsert"
+
+
+class TestParquet(SinkContract):
+    kind, rerun = "parquet", Rerun.APPEND_ONLY
+
+
+class TestKafka(SinkContract):
+    kind, rerun = "kafka", Rerun.APPEND_ONLY
+
+
+class TestPostgres(KeyedContract):
+    kind = "postgres"
+
+
+class TestCassandra(KeyedContract):
+    kind = "cassandra"
+
+
+class TestOpenSearch(KeyedContract):
+    kind = "opensearch"
+
+
+def test_hive_passes_the_suite_in_a_session_of_its_own(home: Home, killed: dict[str, int]) -> None:
+    """Hive support is fixed when Spark starts, and its local metastore takes one process at a time."""
+    here = Path(__file__).parent
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-x", here / "hive_suite.py"],
+        env={**os.environ, "SINKS_HOME": str(home.root), "SINKS_KILLED": str(killed["hive"])},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-5000:]
