@@ -10,12 +10,14 @@ for the slow way: undecodable messages go to the dead letters, new fields become
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import reduce
+from operator import add, and_
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rekappa.archive import fields
 from rekappa.archive.tables import Route, add_columns, quoted, table_payload
-from rekappa.record import METADATA
+from rekappa.record import METADATA, OFFSET, PARTITION, REGION, TOPIC
 from rekappa.sources.decode import DECODED, column_type, decode, is_event
 from rekappa.sources.kafka import metadata
 from rekappa.spark.commits import BATCH, WRITER, load_table, stamp
@@ -59,9 +61,15 @@ class BatchWriter:
         from pyspark.sql import functions as F
 
         passing = Observation()
-        rows = self._decoded(raw, self.columns, self._is_regular)
+        value, read = F.col("value"), F.col(DECODED)
+        decoded = raw.select(
+            "value", metadata(), decode(self.route.source, self.folder, value, self.columns).alias(DECODED)
+        )
+        made = [read[name].alias(name) for name in self.columns.names]
+        rows = decoded.select(*made, METADATA, self._is_regular(value, read).alias(REGULAR))
+        # The observation also keeps the filter above the decoding: pushed below, it would parse each message again.
         rows = rows.observe(passing, F.count_if(~F.col(REGULAR)).alias("odd"))
-        rows = rows.where(REGULAR).select(*self.columns.names, METADATA)
+        rows = rows.where(REGULAR).drop(REGULAR)
         _append(rows, self.route.table, self.writer, number, extra)
         return bool(passing.get["odd"])
 
@@ -70,18 +78,24 @@ class BatchWriter:
         from pyspark.sql import functions as F
 
         spark, route, value = raw.sparkSession, self.route, F.col("value")
-        read = raw.select("value", metadata(), decode(route.source, self.folder, value, self.columns).alias(DECODED))
-        odd = read.where(~self._is_regular(value, F.col(DECODED))).select("value", METADATA).persist()
+        if self.writer in done:
+            odd = _not_archived(raw.select("value", metadata()), route)
+        else:
+            read = raw.select(
+                "value", metadata(), decode(route.source, self.folder, value, self.columns).alias(DECODED)
+            )
+            odd = read.where(~self._is_regular(value, F.col(DECODED))).select("value", METADATA)
+        odd = odd.persist()
         try:
             sound = odd.select(
                 "value", METADATA, decode(route.source, self.folder, value, self.declared).alias(DECODED)
             ).where(is_event(value, F.col(DECODED)))
             if self._evolve:
                 self._grow(spark, sound)
-            if self.writer + NEW_FIELDS not in done:
-                self._append_sound(sound, number)
             if DEAD + self.writer not in done:
                 self._bury(odd, number)
+            if self.writer + NEW_FIELDS not in done:
+                self._append_sound(sound, number)
         finally:
             odd.unpersist()
 
@@ -110,8 +124,9 @@ class BatchWriter:
         taken = {name.lower() for name in (*known, METADATA)}
         grown: dict[str, Any] = {}
         for name in sorted(kinds):
-            # Spark tells no column from another by case alone; such a field stays in the dead letters only.
-            if name and name.lower() not in taken:
+            # No column can have a name with a dot, or one that differs from another in case alone; such a field is
+            # kept in the dead letters.
+            if name and "." not in name and name.lower() not in taken:
                 taken.add(name.lower())
                 grown[name] = column_type(fields.merged(kinds[name]))
         if grown:
@@ -137,7 +152,7 @@ class BatchWriter:
             if not evolve:
                 return None
             lost = fields.misfits(message, extra)
-            lost += [f"field {n!r}: a column differs only in case" for n in fields.unknown_fields(message, known)]
+            lost += [f"field {n!r}: no column can have this name" for n in fields.unknown_fields(message, known)]
             return "; ".join(lost) or None
 
         read = odd.withColumn(DECODED, decode(route.source, self.folder, value, self.declared))
@@ -151,31 +166,34 @@ class BatchWriter:
         ).where("reason IS NOT NULL")
         _append(letters, route.dead_letters, DEAD + self.writer, number, {})
 
-    def _decoded(self, raw: DataFrame, columns: StructType, test: Any) -> DataFrame:
-        """Payload columns, `__metadata__` and `REGULAR`, each message parsed once.
-
-        A filter or a projection over a decoded column would be pushed below and parse the message again;
-        inside one lambda over a list of one it can't be.
-        """
-        from pyspark.sql import functions as F
-
-        value = F.col("value")
-        one = F.array(decode(self.route.source, self.folder, value, columns))
-
-        def kept(read: Column) -> Column:
-            return F.struct(*[read[name].alias(name) for name in columns.names], test(value, read).alias(REGULAR))
-
-        return raw.select(metadata(), F.inline(F.transform(one, kept)))
-
     def _is_regular(self, value: Column, read: Column) -> Column:
+        """Whether the message is an event without fields that the table does not have; never null."""
         from pyspark.sql import functions as F
 
         passes = is_event(value, read)
         if not self._evolve:
             return passes
+        # Looking at the keys parses the message once more. An object has at most one field more than the text has
+        # commas: where that many columns have a value, there is no room for another field.
+        text = value.cast("string")
+        most = F.octet_length(text) - F.octet_length(F.replace(text, F.lit(","))) + 1
+        filled = reduce(add, [read[name].isNotNull().cast("int") for name in self.columns.names])
         known = F.array(*[F.lit(name) for name in self.columns.names])
-        keys = F.json_object_keys(value.cast("string"))
-        return passes & F.coalesce(F.size(F.array_except(keys, known)) == 0, F.lit(False))
+        none_new = F.size(F.array_except(F.json_object_keys(text), known)) == 0
+        return passes & F.when(most <= filled, True).otherwise(F.coalesce(none_new, F.lit(False)))
+
+
+def _not_archived(messages: DataFrame, route: Route) -> DataFrame:
+    """What the table does not hold. The columns that it had when the first commit of a batch was made may have
+    been fewer than now, so that what was odd then can't be told by looking at the messages."""
+    from pyspark.sql import functions as F
+
+    spark = messages.sparkSession
+    spark.sql(f"REFRESH TABLE {quoted(route.table)}")
+    names = {"__r": REGION, "__t": TOPIC, "__p": PARTITION, "__o": OFFSET}
+    held = spark.table(route.table).select(*[F.col(path).alias(name) for name, path in names.items()])
+    same = reduce(and_, [F.col(path) == F.col(name) for name, path in names.items()])
+    return messages.join(held, same, "left_anti")
 
 
 def _append(rows: DataFrame, table: str, writer: str, number: int, extra: Mapping[str, str]) -> None:
