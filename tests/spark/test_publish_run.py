@@ -186,13 +186,11 @@ def test_late_inputs_explain_the_difference(spark: SparkSession, project: Build)
 
 def test_refused_before_anything_is_touched(spark: SparkSession, project: Build) -> None:
     it = project(minutes(spark, 60, 120, "new"))
-    before = it.production()
 
     def refused(*words: str) -> str:
         result = it.call(*words)
         assert result.exit_code == 2, result.output
-        assert result.stderr.splitlines()[-2].startswith("error: ") or "error: " in result.stderr
-        assert it.production() == before
+        assert "error: Cannot" in result.stderr
         return result.stderr
 
     publish = ("publish", it.run, "--yes", "--unvalidated")
@@ -225,6 +223,7 @@ def test_refused_before_anything_is_touched(spark: SparkSession, project: Build)
     spark.sql(f"ALTER TABLE lake.{it.app}.gone RENAME TO lake.{it.app}.out")
     spark.sql(f"DROP TABLE {staging}")
     assert "Cannot find the staging" in refused(*publish)
+    assert it.production() == {"ok": 360}
 
 
 def test_clean(spark: SparkSession, project: Build) -> None:

@@ -19,6 +19,7 @@ from rekappa.home import Home
 from rekappa.recovery import window as engine
 from rekappa.recovery.history import current_id, publication
 from rekappa.recovery.iceberg import check_keys, effect, publish_table, published, tag_before, undo_table
+from rekappa.recovery.keyed import check_keys_unchanged, effect_of_keys, publish_keys, undo_keys
 from rekappa.recovery.span import Span
 from rekappa.spark.commits import load_table
 from rekappa.timeline import Window
@@ -176,6 +177,45 @@ def test_keys_outside_the_window_are_refused(spark: SparkSession, make: Make) ->
     moved = minutes(spark, 30, 1).selectExpr("id + 170 AS id", "v", "at")
     with pytest.raises(PublishError, match="outside it too: id=200"):
         check_keys(spark, name, SPAN, moved, ("id",))
+
+
+def test_by_key_where_there_is_no_event_time(spark: SparkSession, make: Make) -> None:
+    name, began, key = make(hours=1), now(), ("id",)
+    before = content(spark, name)
+    staged = minutes(spark, 50, 20, "new")
+    seen = effect_of_keys(spark, name, staged, key)
+    assert (seen.added, seen.changed, seen.removed) == (10, 10, 0)
+    append(spark, name, 200, 5)
+    check_keys_unchanged(spark, name, staged, key, began)
+    assert publish_keys(spark, name, staged, key, "r")
+    after = {"old": [*range(50), *range(200, 205)], "new": [*range(50, 70)]}
+    assert content(spark, name) == after
+    assert not publish_keys(spark, name, staged, key, "r")
+    assert undo_keys(spark, name, staged, key, "r")
+    assert content(spark, name) == {"old": [*before["old"], *range(200, 205)]}
+    assert not undo_keys(spark, name, staged, key, "r")
+    assert publish_keys(spark, name, staged, key, "r")
+    assert content(spark, name) == after
+    spark.sql(f"UPDATE {name} SET v = 'theirs' WHERE id = 55")
+    with pytest.raises(PublishError, match="1 of its keys were changed by somebody else"):
+        undo_keys(spark, name, staged, key, "r")
+    with pytest.raises(PublishError, match="somebody else since the backfill began"):
+        check_keys_unchanged(spark, name, staged, key, began)
+
+
+def test_only_the_chosen_regions(spark: SparkSession) -> None:
+    name = f"lake.publish.t{next(_names)}"
+    spark.sql("CREATE NAMESPACE IF NOT EXISTS lake.publish")
+    at = f"timestampadd(MINUTE, CAST(id AS INT), TIMESTAMP '{DAY:%Y-%m-%d %H:%M:%S}Z') AS at"
+    both = spark.range(0, 240, 1, 1).selectExpr("id", "'old' AS v", at, "IF(id % 2 = 0, 'eu', 'us') AS region")
+    both.writeTo(name).using("iceberg").create()
+    span = Span("at", SPAN.window, "region", ("eu",))
+    staged = both.where("id = 40").selectExpr("id", "'new' AS v", "at", "region")
+    assert publish_table(spark, name, span, staged, "r", now()) is not None
+    kept = [id for id in range(240) if id % 2 or not 30 <= id < 150]
+    assert content(spark, name) == {"old": kept, "new": [40]}
+    undo_table(spark, name, span, "r")
+    assert content(spark, name) == {"old": [*range(240)]}
 
 
 _KILLED = """

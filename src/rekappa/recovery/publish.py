@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from rekappa.config.model import IcebergSink
 from rekappa.errors import PublishError
-from rekappa.recovery import iceberg
+from rekappa.recovery import iceberg, keyed
 from rekappa.recovery.history import publication
 from rekappa.recovery.span import Span
-from rekappa.recovery.staged import Staged, StagedSink, span_of
+from rekappa.recovery.staged import Staged, StagedSink, keyed_only, span_of
 from rekappa.runs.store import RunStore
 from rekappa.spark.commits import load_table
 from rekappa.validate.diff import require_same_columns
@@ -72,7 +72,7 @@ def _effect(spark: SparkSession, staged: Staged, one: StagedSink, force: bool) -
         publisher = publisher_of(one)
         if _store_state(staged, one.name) == "published":
             return SinkEffect(one.name, spec.type, 0, 0, 0, rows.count(), done=True)
-        seen = publisher.effect(spark, rows, staged.window, staged.run.id)
+        seen = publisher.effect(spark, rows, staged.window, staged.run.id, _regions(staged))
         return SinkEffect(
             one.name,
             spec.type,
@@ -91,8 +91,13 @@ def _effect(spark: SparkSession, staged: Staged, one: StagedSink, force: bool) -
         )
     if iceberg.published(spark, spec.table, staged.run.id):
         return SinkEffect(one.name, spec.table, 0, 0, 0, rows.count(), 0, 0, done=True)
-    span = span_of(spark, staged, one)
     require_same_columns(spark.table(spec.table), rows)
+    if spec.mode == "upsert" and keyed_only(spark, one):
+        seen = keyed.effect_of_keys(spark, spec.table, rows, spec.key)
+        if not force:
+            keyed.check_keys_unchanged(spark, spec.table, rows, spec.key, staged.run.created)
+        return SinkEffect(one.name, spec.table, **{**asdict(seen), "files_dropped": None, "files_rewritten": None})
+    span = span_of(spark, staged, one)
     _require_inside(rows, span, one.table)
     if not force:
         iceberg.check_unchanged(spark, spec.table, span, staged.run.id, staged.run.created)
@@ -123,11 +128,14 @@ def publish(
         if not effect.done:
             tell(f"publishing {one.name} to {effect.target}")
             spec = staged.loaded.config.sinks[one.name]
-            if isinstance(spec, IcebergSink):
-                span, rows = span_of(spark, staged, one), one.rows(spark)
-                iceberg.publish_table(spark, spec.table, span, rows, staged.run.id, staged.run.created, force=force)
+            rows = one.rows(spark)
+            if not isinstance(spec, IcebergSink):
+                publisher_of(one).publish(spark, rows, staged.window, staged.run.id, _regions(staged))
+            elif spec.mode == "upsert" and keyed_only(spark, one):
+                keyed.publish_keys(spark, spec.table, rows, spec.key, staged.run.id)
             else:
-                publisher_of(one).publish(spark, one.rows(spark), staged.window, staged.run.id)
+                span, began = span_of(spark, staged, one), staged.run.created
+                iceberg.publish_table(spark, spec.table, span, rows, staged.run.id, began, force=force)
         _record(staged, one.name, "published")
     return effects
 
@@ -143,12 +151,16 @@ def undo(
             continue
         spec = staged.loaded.config.sinks[one.name]
         tell(f"undoing {one.name}")
-        if isinstance(spec, IcebergSink):
+        rows = one.rows(spark)
+        if not isinstance(spec, IcebergSink):
+            happened = states[one.name] == "published"
+            if happened:
+                publisher_of(one).undo(spark, rows, staged.window, staged.run.id, _regions(staged))
+        elif spec.mode == "upsert" and keyed_only(spark, one):
+            happened = keyed.undo_keys(spark, spec.table, rows, spec.key, staged.run.id, force=force)
+        else:
             span = span_of(spark, staged, one)
             happened = iceberg.undo_table(spark, spec.table, span, staged.run.id, force=force) is not None
-        else:
-            publisher_of(one).undo(spark, one.rows(spark), staged.window, staged.run.id)
-            happened = True
         _record(staged, one.name, "undone")
         done.append((one.name, happened))
     return done
@@ -183,6 +195,10 @@ def _require_inside(rows: Any, span: Span, table: str) -> None:
     outside = rows.where(~span.inside()).count()
     if outside:
         raise PublishError(f"Cannot publish {table}: {outside} of its rows are outside the window {span.window}")
+
+
+def _regions(staged: Staged) -> tuple[str, ...]:
+    return tuple(staged.run.spec.get("regions") or ())
 
 
 def _store_state(staged: Staged, sink: str) -> str | None:

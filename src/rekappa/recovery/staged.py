@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from rekappa.config.load import Loaded, load
-from rekappa.errors import RunError
+from rekappa.errors import RunError, SinkError
 from rekappa.home import Home
 from rekappa.record import METADATA, REGION
 from rekappa.recovery.span import Span
@@ -44,10 +44,18 @@ class Staged:
     sinks: tuple[StagedSink, ...]
 
 
+def keyed_only(spark: SparkSession, one: StagedSink) -> bool:
+    """Whether the sink has keys but nothing that says which window a row belongs to."""
+    return bool(one.sink.key) and one.sink.event_time is None and METADATA not in one.rows(spark).columns
+
+
 def span_of(spark: SparkSession, staged: Staged, one: StagedSink) -> Span:
     """Which rows of the sink the run made anew: those of its window and, if it chose regions, of these."""
     schema = one.rows(spark).schema
-    column = window_column(schema, one.sink.event_time, one.name)
+    try:
+        column = window_column(schema, one.sink.event_time, one.name)
+    except SinkError as error:
+        raise RunError(error.message, hint=error.hint) from None
     regions = tuple(staged.run.spec.get("regions") or ())
     if not regions:
         return Span(column, staged.window)

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 from rekappa.config.bind import load_app, queries
 from rekappa.config.model import IcebergSink
 from rekappa.errors import RekappaError, ValidationError
-from rekappa.recovery.staged import Staged, StagedSink, span_of
+from rekappa.recovery.keyed import of_keys
+from rekappa.recovery.staged import Staged, StagedSink, keyed_only, span_of
 from rekappa.runs.record import Kind
 from rekappa.runs.store import RunStore
 from rekappa.sinks.contract import Rerun
@@ -73,13 +74,17 @@ def _verdict(spark: SparkSession, staged: Staged, one: StagedSink, request: Requ
                 hint="Run the app live once, or create the table.",
             )
         spark.catalog.refreshTable(spec.table)
-    production = one.sink.read(spark, staged.window)
     rows = one.rows(spark)
+    by_key = keyed_only(spark, one)
+    production = one.sink.read(spark, None if by_key else staged.window)
     if production is None:
         counted = rows.count()
         reason = f"Spark can't read a {spec.type} sink back: {counted} staged rows were counted, none was compared"
         return SinkVerdict(one.name, target, None, reason)
-    production = production.where(span_of(spark, staged, one).inside())
+    if by_key:
+        production = of_keys(production, rows, spec.key)
+    else:
+        production = production.where(span_of(spark, staged, one).inside())
     columns = rows.columns
     upsert = one.sink.rerun is Rerun.IDEMPOTENT
     rules = Rules(
@@ -89,7 +94,7 @@ def _verdict(spark: SparkSession, staged: Staged, one: StagedSink, request: Requ
         relative=request.tolerance if spec.key else 0.0,
         threshold=request.threshold,
     )
-    evidence, notes = _evidence(spark, staged, one)
+    evidence, notes = _evidence(spark, staged, one, by_key)
     if evidence.event_time and spec.key:
         near = one.sink.read(spark, staged.window.widened(NEAR, NEAR))
         if near is not None:
@@ -104,10 +109,10 @@ def _outside(rows: DataFrame, event_time: str, staged: Staged) -> DataFrame:
     return rows.where((at < F.lit(staged.window.start)) | (at >= F.lit(staged.window.end)))
 
 
-def _evidence(spark: SparkSession, staged: Staged, one: StagedSink) -> tuple[Evidence, tuple[str, ...]]:
+def _evidence(spark: SparkSession, staged: Staged, one: StagedSink, by_key: bool) -> tuple[Evidence, tuple[str, ...]]:
     """All that is known of why rows may differ; what could not be looked at is said in a note."""
     evidence = Evidence(
-        event_time=span_of(spark, staged, one).column,
+        event_time=None if by_key else span_of(spark, staged, one).column,
         key=staged.loaded.config.sinks[one.name].key,
         open_from=open_from(staged, one.name),
     )
@@ -115,8 +120,12 @@ def _evidence(spark: SparkSession, staged: Staged, one: StagedSink) -> tuple[Evi
         late = _late(spark, staged, one)
     except RekappaError as error:
         return evidence, (f"late inputs could not be looked up: {error.message}",)
-    note = () if late is not None else ("production's micro-batches are not recorded: late inputs are not known",)
-    return replace(evidence, late=late), note
+    notes: tuple[str, ...] = ()
+    if late is None:
+        notes += ("production's micro-batches are not recorded: late inputs are not known",)
+    if by_key:
+        notes += ("the sink has no event time: only staged keys were compared, missing rows can't be known",)
+    return replace(evidence, late=late), notes
 
 
 def _late(spark: SparkSession, staged: Staged, one: StagedSink) -> DataFrame | None:
