@@ -62,14 +62,16 @@ def killed(sink_servers: dict[str, Any], home: Home) -> dict[str, int]:
     """A process that was writing one batch to every sink and was killed in the middle: how many rows each had taken."""
     spec = home.root / "servers.json"
     spec.write_text(json.dumps(sink_servers))
-    process = subprocess.Popen(
-        [sys.executable, HERE / "sinks_until_killed.py", spec, home.root],
-        stdout=subprocess.PIPE,
-        stderr=(home.root / "killed.log").open("wb"),
-        env={**os.environ, "PYTHONPATH": str(HERE)},
-        start_new_session=True,
-        text=True,
-    )
+    log = home.root / "killed.log"
+    with log.open("wb") as errors:
+        process = subprocess.Popen(
+            [sys.executable, HERE / "sinks_until_killed.py", spec, home.root],
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            env={**os.environ, "PYTHONPATH": str(HERE)},
+            start_new_session=True,
+            text=True,
+        )
     taken: dict[str, int] = {}
     assert process.stdout is not None
     try:
@@ -81,6 +83,6 @@ def killed(sink_servers: dict[str, Any], home: Home) -> dict[str, int]:
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
         process.stdout.close()
-    assert taken, (home.root / "killed.log").read_text()[-3000:]
-    assert all(0 < count < KILLED_ROWS for count in taken.values()), taken
+    assert taken, log.read_text()[-3000:]
+    assert all(0 < count < KILLED_ROWS for count in taken.values()), f"{taken}\n{log.read_text()[-3000:]}"
     return taken

@@ -119,7 +119,7 @@ def _start(
         for query in queries(config, app):
             if query.job == job.name:
                 rows = results[query.output]
-                sink = open_sink(query.sink, config, home)
+                sink = open_sink(query.sink, config, home, config.profiles.live.max_rows_per_second)
                 sink.prepare(spark, rows.schema)
                 built.append((query, rows, sink, feeds(config, job)))
     started = []

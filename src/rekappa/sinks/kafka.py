@@ -56,11 +56,11 @@ class KafkaSink(AppendPublishing):
         require_columns(schema, (self.event_time,) if self.event_time else (), "event_time", self.name)
         self.expect(schema)
         jvm: Any = spark._jvm
-        with_admin = _Admin(jvm, self._options)
+        admin = _Admin(jvm, self._options)
         try:
-            with_admin.create(self.topic)
+            admin.create(self.topic)
         finally:
-            with_admin.close()
+            admin.close()
 
     def write(self, rows: DataFrame, batch: BatchId) -> None:
         from pyspark.sql import functions as F
@@ -147,6 +147,8 @@ class _Admin:
         for option, value in options.items():
             if option.startswith("kafka."):
                 settings.setProperty(option.removeprefix("kafka."), value)
+        # A broker that is away should be said within seconds, not after Kafka's own minute.
+        settings.setProperty("request.timeout.ms", "10000")
         settings.setProperty("default.api.timeout.ms", "20000")
         self._jvm = jvm
         self._admin = jvm.org.apache.kafka.clients.admin.AdminClient.create(settings)
