@@ -161,6 +161,8 @@ def _started(run: Run) -> None:
 
 
 def _move(line: Any, now: Progress) -> None:
+    from rekappa.tokens import reports
+
     words = [f"{now.job}: {now.unit} {now.done} of {now.total}", f"{now.rows:,} of {now.planned_rows:,} rows"]
     if now.reached:
         words.append(f"reached {format_instant(now.reached)}")
@@ -170,6 +172,7 @@ def _move(line: Any, now: Progress) -> None:
         words.append(f"{format_duration(timedelta(seconds=round(now.left.total_seconds())))} left")
     if now.paused:
         words.append("paused")
+    words += [f"cap {rate}" for rate in reports()]
     line.update(now.done, total=max(now.total, 1), text="  ".join(words))
 
 

@@ -45,11 +45,13 @@ def run(app: str, overrides: tuple[str, ...], available_now: bool, fresh: bool, 
     from rekappa.runs.live import run_live
     from rekappa.runs.queries import QueryProgress
     from rekappa.runs.record import Run
+    from rekappa.tokens import reports as rates
 
     with out.progress(f"{loaded.config.app} live") as line:
 
         def show(reports: list[QueryProgress]) -> None:
-            line.update(sum(report.rows for report in reports), text="   ".join(_words(one) for one in reports))
+            words = [*(_words(one) for one in reports), *(f"cap {rate}" for rate in rates())]
+            line.update(sum(report.rows for report in reports), text="   ".join(words))
 
         def started(made: Run) -> None:
             click.echo(f"run {made.id}: Ctrl-C stops it after the current batch", err=True)
