@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from rekappa.config.model import AppConfig
 from rekappa.home import Home
-from rekappa.plan.model import Slice
+from rekappa.plan.model import Slice, Split
 from rekappa.plan.ordered import plan_slices
 from rekappa.plan.plan import JobPlan, Mode, Plan, SourcePlan
 from rekappa.plan.store import save
@@ -28,7 +28,7 @@ def planned(
     """Plan slices of `span` over the sources' archive tables and save them as the plan of the job `bench`."""
     zero = timedelta()
     parts: list[SourcePlan] = []
-    splits = []
+    splits: list[Split] = []
     for name in sources:
         table = f"lake.events.{name}"
         scan = table_splits(load_table(config, table, home), name, reads, max_misalignment=span)

@@ -67,7 +67,8 @@ def test_reproduces_production_batch_by_batch(
 def produce(broker: str, topic: str, first: int, last: int) -> None:
     """Events ten seconds apart in three partitions; every ninth is twenty minutes late."""
     from confluent_kafka import Producer
-    from confluent_kafka.admin import AdminClient, NewTopic
+    from confluent_kafka.admin import AdminClient
+    from confluent_kafka.cimpl import NewTopic
 
     for made in AdminClient({"bootstrap.servers": broker}).create_topics([NewTopic(topic, 3, 1)]).values():
         made.exception()

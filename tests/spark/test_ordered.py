@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -204,7 +204,7 @@ def test_strict_delivers_kafkas_order(spark: SparkSession, bare_config: AppConfi
     save_plan(tmp_path / "plan", {"events": made}, reads, slices=slices, mode=Mode.STRICT)
 
     def arrivals(inputs: Inputs) -> DataFrame:
-        def numbered(frames: Iterator[Any]) -> Iterator[Any]:
+        def numbered(frames: Iterable[Any]) -> Iterable[Any]:
             at = 0
             for frame in frames:
                 frame["at"] = range(at, at + len(frame))

@@ -12,6 +12,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
 from archives import DAY, create_archive, events, save_plan
 
 from rekappa.config.model import AppConfig
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 VICTIM = Path(__file__).with_name("replay_victim.py")
 
 
+@pytest.mark.timeout(900)  # five starts of Spark
 def test_killed_at_several_points(spark: SparkSession, bare_config: AppConfig, home: Home, tmp_path: Path) -> None:
     archive = create_archive(spark, bare_config, home)
     events(spark, 2000).writeTo(archive.name).append()

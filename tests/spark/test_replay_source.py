@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from archives import DAY, START, Archive, create_archive, events, save_plan
@@ -31,21 +31,21 @@ class Collected:
     """A sink in memory: the rows of each batch."""
 
     def __init__(self) -> None:
-        self.batches: dict[int, list[tuple[object, ...]]] = {}
+        self.batches: dict[int, list[tuple[Any, ...]]] = {}
 
     def __call__(self, rows: DataFrame, number: int) -> None:
         self.batches[number] = [tuple(row) for row in rows.collect()]
 
     @property
-    def rows(self) -> list[tuple[object, ...]]:
+    def rows(self) -> list[tuple[Any, ...]]:
         return [row for number in sorted(self.batches) for row in self.batches[number]]
 
 
-def replay(archive: Archive, plan: Path, folder: Path, sink: Collected, **options: object) -> SliceOutcome:
+def replay(archive: Archive, plan: Path, folder: Path, sink: Collected, **options: Any) -> SliceOutcome:
     return run_slices(
         archive.spark, plan, "job", {"events": archive.source()}, lambda inputs: inputs["events"], sink,
         folder / "checkpoint", close=False, **options,
-    )  # type: ignore[arg-type]  # fmt: skip
+    )  # fmt: skip
 
 
 def test_reads_exactly_the_stretch_in_slices(archive: Archive, tmp_path: Path) -> None:
@@ -64,7 +64,7 @@ def test_reads_exactly_the_stretch_in_slices(archive: Archive, tmp_path: Path) -
     assert len(sink.batches) == 10
     newest_so_far = None
     for rows in sink.batches.values():
-        times = [row[-1].kafka_ingestion_ts for row in rows]  # type: ignore[attr-defined]
+        times = [row[-1].kafka_ingestion_ts for row in rows]
         assert newest_so_far is None or newest_so_far - min(times) <= timedelta(minutes=15)
         newest_so_far = max(times)
 
@@ -79,8 +79,8 @@ def test_region_and_columns(archive: Archive, tmp_path: Path) -> None:
     )  # fmt: skip
     assert sorted(row[0] for row in sink.rows) == list(range(0, 4000, 2))
     metadata = sink.rows[0][1]
-    assert (metadata.region, metadata.topic) == ("eu", None)  # type: ignore[attr-defined]
-    assert metadata.offset == sink.rows[0][0] // 6  # type: ignore[attr-defined, operator]
+    assert (metadata.region, metadata.topic) == ("eu", None)
+    assert metadata.offset == sink.rows[0][0] // 6
     assert {row[2] for row in sink.rows} == {None}
 
 

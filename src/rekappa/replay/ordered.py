@@ -333,6 +333,7 @@ def state_settings(rows: DataFrame, state_store: str | None, cores: int) -> dict
         "spark.sql.streaming.stateStore.providerClass": provider,
         "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
         "spark.sql.streaming.stateStore.minDeltasForSnapshot": "20",
+        "spark.sql.streaming.maxBatchesToRetainInMemory": "1",
         # A batch that is run again after a crash writes its state files again, and in this version of Spark the
         # checksum of the first attempt can then be taken for the second's (SPARK-56461). It halves the files, too.
         "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
