@@ -63,7 +63,9 @@ def bulk_settings(facts: Facts) -> tuple[Setting, ...]:
             "an eighth of the memory of a task may hold the hashed side",
         ),
         Setting(
-            "spark.sql.autoBroadcastJoinThreshold", f"{max(hashed // 8, 10 * MB)}", "a side this small is broadcast"
+            "spark.sql.autoBroadcastJoinThreshold",
+            str(max(facts.memory // 64, 10 * MB)),
+            "a side that takes no more than a 64th of the memory is sent to every task: the other is not shuffled",
         ),
         Setting("spark.sql.adaptive.coalescePartitions.parallelismFirst", "true", "every core has work to the end"),
     )
