@@ -95,7 +95,10 @@ class UpsertSink(ServiceSink):
             .when(_same("p", "s", production.columns), "unchanged")
             .otherwise("changed")
         )
-        inside = _inside("p", production, window_column(production.schema, self.event_time, self.name), window, regions)
+        # Without a time nothing says which other rows belong to the window: then none is removed.
+        timed = self.event_time or METADATA in production.columns
+        column = window_column(production.schema, self.event_time, self.name) if timed else None
+        inside = _inside("p", production, column, window, regions) if column else F.lit(False)
         return joined.where(F.col("s").isNotNull() | inside).withColumn("kind", kind)
 
     def _save(self, spark: SparkSession, compared: DataFrame, run: str) -> DataFrame:

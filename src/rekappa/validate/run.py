@@ -76,6 +76,7 @@ def _verdict(spark: SparkSession, staged: Staged, one: StagedSink, request: Requ
         spark.catalog.refreshTable(spec.table)
     rows = one.rows(spark)
     by_key = keyed_only(spark, one)
+    one.sink.expect(rows.schema)
     production = one.sink.read(spark, None if by_key else staged.window)
     if production is None:
         counted = rows.count()
