@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 MESSAGES = 2_000_000
 PARTITIONS = 4
 ROUNDS = 3
-SCHEMA = "impression_id BIGINT, account_id BIGINT, show_id BIGINT, row INT, device STRING, country STRING, event_ts TIMESTAMP"
+SCHEMA = """impression_id BIGINT, account_id BIGINT, show_id BIGINT, row INT, device STRING, country STRING,
+      event_ts TIMESTAMP"""
 CONFIG = f"""
 app: router_bench
 sources:

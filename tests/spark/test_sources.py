@@ -13,7 +13,9 @@ import pytest
 from confluent_kafka import Producer
 from fastavro import parse_schema, schemaless_writer
 
+from rekappa.archive.compact import compact
 from rekappa.archive.router import run_routers
+from rekappa.archive.tables import routes
 from rekappa.config.load import Loaded, load
 from rekappa.config.schema import avro_schema
 from rekappa.demo.produce import create_topics
@@ -205,3 +207,25 @@ def test_refusals(spark: SparkSession, home: Home, misnamed: Loaded) -> None:
     gone = load(misnamed.folder, overrides=["sources.events.candidates.past.table=lake.shapes.gone"])
     with pytest.raises(SourceError, match=r"lake\.shapes\.gone"):
         open_batch(spark, gone, home, "events", None)
+
+
+def test_following_restarts_where_it_was(spark: SparkSession, home: Home, broker: str, tmp_path: Path) -> None:
+    topic = f"follow_{uuid4().hex[:8]}"
+    loaded = make(tmp_path / "app", topic)
+    following = load(loaded.folder, overrides=["sources.events.selected=following"])
+    seen = []
+    for turn in range(2):
+        send(broker, topic, [as_json(event | {"id": turn}) for event in EVENTS])
+        run_routers(spark, loaded, home, available_now=True)
+        seen.append([row.id for row in drained_once(open_stream(spark, following, home, "events"), tmp_path / "at")])
+        compact(spark, routes(loaded)[0], timedelta(hours=1))
+    seen.append([row.id for row in drained_once(open_stream(spark, following, home, "events"), tmp_path / "at")])
+    assert seen == [[0] * len(EVENTS), [1] * len(EVENTS), []]
+
+
+def drained_once(stream: DataFrame, checkpoint: Path) -> list[Any]:
+    """What the stream has that it had not under this checkpoint before."""
+    found: list[Any] = []
+    made = stream.writeStream.foreachBatch(lambda rows, _: found.extend(rows.collect()))
+    made.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start().awaitTermination()
+    return found

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from rekappa.errors import SourceError
 from rekappa.timeline import parse_instant
 
 if TYPE_CHECKING:
@@ -78,12 +79,19 @@ class Cluster:
 
     def bounds(self) -> dict[Partition, tuple[int, int]]:
         """The first offset still kept and the next to be written, of each partition."""
-        with self._consumer() as consumer:
-            found = {}
-            for number in self._partitions(consumer):
-                low, high = consumer.get_watermark_offsets(self._at(number), timeout=30)
-                found[self.region, number] = (low, high)
-            return found
+        from confluent_kafka import KafkaException
+
+        try:
+            with self._consumer() as consumer:
+                return {
+                    (self.region, number): consumer.get_watermark_offsets(self._at(number), timeout=30)
+                    for number in self._partitions(consumer)
+                }
+        except KafkaException as error:
+            raise SourceError(
+                f"Cannot read topic {self.topic!r} of region {self.region!r}: {error.args[0]}",
+                hint="Is the cluster up? For the local one: rekappa status",
+            ) from None
 
     def ends(self) -> dict[Partition, int]:
         return {partition: high for partition, (_, high) in self.bounds().items()}
@@ -121,7 +129,13 @@ class Cluster:
         return TopicPartition(self.topic, number) if offset is None else TopicPartition(self.topic, number, offset)
 
     def _partitions(self, consumer: Any) -> list[int]:
-        return sorted(consumer.list_topics(self.topic, timeout=30).topics[self.topic].partitions)
+        found = sorted(consumer.list_topics(self.topic, timeout=30).topics[self.topic].partitions)
+        if not found:
+            raise SourceError(
+                f"Cannot read topic {self.topic!r} of region {self.region!r}: it does not exist",
+                hint="Create it, or correct the candidate's topic in rekappa.yaml.",
+            )
+        return found
 
     @contextlib.contextmanager
     def _consumer(self) -> Iterator[Any]:

@@ -224,8 +224,7 @@ def run_routers(
                 break
             stop.wait(0.5)
     finally:
-        for router in started:
-            router.stop()
+        _stop_all(started)
     for router in routers:
         problem = router.failure()
         if problem:
@@ -234,3 +233,17 @@ def run_routers(
                 hint="Nothing is lost: rekappa archive run continues where it was.",
             )
     return [router.beat() for router in routers]
+
+
+def _stop_all(routers: list[Router]) -> None:
+    from py4j.protocol import Py4JError
+
+    try:
+        for router in routers:
+            router.stop()
+    except (Py4JError, ConnectionError):
+        # A signal to the whole process group reaches Spark's own process as well.
+        raise ArchiveError(
+            "Cannot finish the current batch: Spark was ended at the same time",
+            hint="Nothing is lost: rekappa archive run continues where it was.",
+        ) from None

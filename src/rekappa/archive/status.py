@@ -74,13 +74,11 @@ def clusters(loaded: Loaded, home: Home, route: Route) -> list[Cluster]:
 
 
 def _lag(loaded: Loaded, home: Home, route: Route) -> int | None:
-    from confluent_kafka import KafkaException
-
     folder = home.checkpoint(route.app, "archive") / route.source_name
     try:
         found = clusters(loaded, home, route)
         bounds = {part: both for cluster in found for part, both in cluster.bounds().items()}
-    except (SourceError, KafkaException):
+    except SourceError:
         return None
     last = last_committed(folder)
     at = batch_ends(folder, last, [cluster.region for cluster in found]) if last is not None else {}
