@@ -38,6 +38,7 @@ def test_reproduces_production_batch_by_batch(
     spark: SparkSession, bare_config: AppConfig, home: Home, broker: str, tmp_path: Path
 ) -> None:
     topic = f"exact-{uuid.uuid4().hex[:8]}"
+    create_topic(broker, topic)
     live: dict[int, list[tuple[Any, ...]]] = {}
     for rate, (first, last) in zip((170, 45, 1000), ((0, 400), (400, 520), (520, 1200)), strict=True):
         produce(broker, topic, first, last)
@@ -64,14 +65,19 @@ def test_reproduces_production_batch_by_batch(
     assert replayed == live
 
 
-def produce(broker: str, topic: str, first: int, last: int) -> None:
-    """Events ten seconds apart in three partitions; every ninth is twenty minutes late."""
-    from confluent_kafka import Producer
+def create_topic(broker: str, topic: str) -> None:
     from confluent_kafka.admin import AdminClient
     from confluent_kafka.cimpl import NewTopic
 
-    for made in AdminClient({"bootstrap.servers": broker}).create_topics([NewTopic(topic, 3, 1)]).values():
-        made.exception()
+    client = AdminClient({"bootstrap.servers": broker})
+    for made in client.create_topics([NewTopic(topic, 3, 1)]).values():
+        made.result(30)
+
+
+def produce(broker: str, topic: str, first: int, last: int) -> None:
+    """Events ten seconds apart in three partitions; every ninth is twenty minutes late."""
+    from confluent_kafka import Producer
+
     producer = Producer({"bootstrap.servers": broker})
     for number in range(first, last):
         ingested = START + timedelta(seconds=10 * number)
