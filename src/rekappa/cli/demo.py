@@ -1,0 +1,165 @@
+"""`rekappa demo`: the whole story, told on this machine."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from rekappa.cli.options import json_option
+from rekappa.cli.output import Output, output
+
+if TYPE_CHECKING:
+    from rekappa.demo.story import Story
+
+
+@click.command()
+@click.option("--folder", type=click.Path(path_type=Path), help="Tell it in this new folder and keep everything.")
+@json_option
+def demo(folder: Path | None, as_json: bool) -> None:
+    """An app is wrong for an hour; the hour is replayed, proven, published, undone and published again.
+
+    Uses a real Kafka broker, Spark and Iceberg tables in a folder of its own, and leaves nothing running.
+    Takes about two minutes.
+    """
+    from rekappa.demo.story import Story
+
+    if folder is not None and folder.exists():
+        raise click.BadParameter(f"{folder} exists already", param_hint="--folder")
+    root = (folder or Path(tempfile.mkdtemp(prefix="rekappa-demo-"))).resolve()
+    root.mkdir(parents=True, exist_ok=True)
+    story, out = Story(root), output(as_json)
+    try:
+        found = _tell(story, out)
+    finally:
+        with _step("stop the broker and Spark"):
+            story.close()
+        if folder is None:
+            shutil.rmtree(root, ignore_errors=True)
+    out.record(found, title="What matters")
+    if folder is not None:
+        click.echo(f"everything is still in {folder}: cd there, `rekappa up`, and try `rekappa runs`", err=True)
+
+
+def _tell(story: Story, out: Output) -> dict[str, Any]:
+    from rekappa.demo.story import RIGHT, SHAPE, START, WINDOW, WRONG
+    from rekappa.plan.report import plan_report
+    from rekappa.timeline import format_instant
+
+    began = time.monotonic()
+    _say(f"An app joins impressions with the plays that followed within ten minutes. From {format_instant(START)} on:")
+    with _step("rekappa up", "a Kafka broker of our own"):
+        bootstrap = story.up()
+        assert story.spark
+    with _step("rekappa run plays", "one hour of events, all well"):
+        story.run_hour(0, bootstrap)
+    _say(f"Somebody deploys a bug: {RIGHT} became {WRONG}. It runs for an hour.")
+    story.deploy(wrong=True)
+    with _step("rekappa run plays", "one hour of events, wrong"):
+        story.run_hour(1, bootstrap)
+    _say("The fix is deployed. But production holds an hour of wrong rows.")
+    story.deploy(wrong=False)
+    with _step("rekappa run plays", "one hour of events, right again"):
+        story.run_hour(2, bootstrap)
+    with _step("rekappa archive run plays", f"Kafka's {story.sent:,} events into Iceberg"):
+        story.archive()
+    _show_archive(story, out)
+
+    _say("Plan first; nothing changes yet.")
+    with _step("rekappa plan plays"):
+        plan = story.plan()
+    if not out.is_json:
+        for line in plan_report(plan, width=min(shutil.get_terminal_size().columns, 100)).lines():
+            click.echo("    " + line)
+    with _step("rekappa backfill plays", "the same code over the window, into staging"):
+        started = time.monotonic()
+        run = story.backfill(plan)
+        backfill_seconds = time.monotonic() - started
+    with _step("rekappa validate RUN", "staging against production, key by key"):
+        before = story.validate(run)
+    _say(
+        f"  {before.different:,} of {before.production:,} rows differ, in {', '.join(before.columns) or 'no column'}; "
+        f"{before.missing:,} missing, {before.extra:,} extra: the bug, made visible."
+    )
+    with _step("rekappa publish RUN", "one atomic commit"):
+        effect = story.publish(run)
+    _say(f"  {effect.changed:,} rows changed, {effect.added:,} added, {effect.removed:,} removed")
+    with _step("rekappa validate RUN"):
+        after = story.validate(run)
+    with _step("rekappa undo RUN"):
+        story.undo(run)
+    undone = story.validate(run)
+    _say(f"  production matches again as before: {undone.match:.2f} %")
+    with _step("rekappa publish RUN", "and published again"):
+        story.publish(run)
+    with _step("verify", "the right code over all of Kafka, into a table of its own"):
+        differing = story.clean_run()
+    with _step("compare", "the same window as a hand-written batch job"):
+        started = time.monotonic()
+        story.by_hand()
+        by_hand = time.monotonic() - started
+    rows = sum(source.rows for job in plan.jobs for source in job.sources)
+    return {
+        "window": str(WINDOW),
+        "match_before": f"{before.match:.2f} %",
+        "match_after": f"{after.match:.2f} %",
+        "rows_that_differ_from_a_clean_run": differing,
+        "events": story.sent,
+        "events_per_minute_live": SHAPE.per_minute,
+        "events_per_second_backfill": round(rows / backfill_seconds),
+        "backfill_seconds": round(backfill_seconds, 1),
+        "hand_written_batch_seconds": round(by_hand, 1),
+        "demo_seconds": round(time.monotonic() - began),
+    }
+
+
+def _show_archive(story: Story, out: Output) -> None:
+    from rekappa.archive.cost import cost
+    from rekappa.archive.status import status
+    from rekappa.archive.tables import routes
+
+    loaded, _ = story.load()
+    if out.is_json:
+        return
+    known = [status(loaded, story.home, route) for route in routes(loaded)]
+    rows = [(one.source, one.rows, one.files, one.bytes, one.lag, one.dead_letters) for one in known]
+    out.table("rekappa archive status plays", ["source", "rows", "files", "bytes", "lag", "dead letters"], rows)
+    prices = [cost(loaded, story.home, route, 30) for route in routes(loaded)]
+    out.table(
+        "rekappa cost plays --days 30",
+        ["source", "bytes in Kafka", "bytes in the archive", "times smaller", "saved"],
+        [
+            (
+                one.source,
+                round(one.kafka_bytes_per_message, 1),
+                round(one.archive_bytes_per_message, 1),
+                round(one.times_smaller, 1),
+                f"{one.saved:.0%}",
+            )
+            for one in prices
+        ],
+    )
+
+
+def _say(text: str) -> None:
+    click.echo(click.style(text, bold=not text.startswith(" ")), err=True)
+
+
+@contextmanager
+def _step(command: str, what: str = "") -> Iterator[None]:
+    """One line per step, with its time once it is done."""
+    words = f"  $ {command}" + (f"   {what}" if what else "")
+    click.echo(f"{words} …", nl=False, err=True)
+    began = time.monotonic()
+    try:
+        yield
+    except BaseException:
+        click.echo(" failed", err=True)
+        raise
+    click.echo(f" {time.monotonic() - began:.1f} s", err=True)

@@ -1,0 +1,182 @@
+"""The demo's steps: an app that was wrong for an hour, and how that hour is made right again.
+
+Everything is real: a Kafka broker, Spark, Iceberg tables, in a folder of its own. Each step is the operation
+behind one command, and says which.
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rekappa.app import App
+from rekappa.config.bind import load_app
+from rekappa.config.load import Loaded, load
+from rekappa.demo.events import Shape, in_arrival_order, take_rate
+from rekappa.demo.produce import create_topics, produce
+from rekappa.home import Home
+from rekappa.runs.record import Run
+from rekappa.timeline import Window
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from rekappa.plan.plan import Plan
+    from rekappa.recovery.publish import SinkEffect
+    from rekappa.validate.result import Comparison
+
+START = datetime(2026, 11, 1, 12, tzinfo=UTC)
+HOUR = timedelta(hours=1)
+SETTLED = timedelta(minutes=20)
+"""How old output may be that was not final when the bug came: ten minutes of join, ten of watermark."""
+WINDOW = Window(START + HOUR - SETTLED, START + 2 * HOUR)
+RIGHT, WRONG = "INTERVAL 10 MINUTES", "INTERVAL 10 SECONDS"
+SHAPE = Shape(per_minute=300, quiet=range(0), burst=range(20, 25))
+
+
+@dataclass
+class Story:
+    """One telling: a folder, a broker, a Spark session. `close` stops both."""
+
+    folder: Path
+    sent: int = 0
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def home(self) -> Home:
+        return Home(self.folder / ".rekappa")
+
+    @property
+    def project(self) -> Path:
+        return self.folder / "plays"
+
+    def load(self, *overrides: str) -> tuple[Loaded, App]:
+        loaded = load(self.project, overrides=overrides)
+        return loaded, load_app(loaded)
+
+    @cached_property
+    def spark(self) -> SparkSession:
+        """One session for the whole demo: starting Spark is the slowest part of a small job."""
+        from rekappa.runs.backfill import backfill_session
+
+        return backfill_session(self.load()[0], self.home, {"spark.sql.shuffle.partitions": "2"})
+
+    def timed(self, name: str, work: Callable[[], object]) -> None:
+        began = time.monotonic()
+        work()
+        self.seconds[name] = time.monotonic() - began
+
+    def up(self) -> str:
+        """`rekappa up`, and an app in its folder."""
+        from rekappa.stack.broker import up
+
+        shutil.copytree(Path(__file__).with_name("project"), self.project, ignore=shutil.ignore_patterns("__pycache__"))
+        self.home.root.mkdir()
+        return up(self.home).bootstrap
+
+    def deploy(self, *, wrong: bool) -> None:
+        """Change one line of the app's code."""
+        code = Path(__file__).with_name("project").joinpath("app.py").read_text()
+        (self.project / "app.py").write_text(code.replace(RIGHT, WRONG) if wrong else code)
+
+    def run_hour(self, hour: int, bootstrap: str) -> Run:
+        """One hour of events, then `rekappa run plays --available-now`."""
+        everything = in_arrival_order(take_rate(Window(START, START + 3 * HOUR), SHAPE))
+        first, last = START + hour * HOUR, START + (hour + 1) * HOUR
+        events = [
+            event for event in everything if first <= event.ingested < last or (hour == 2 and event.ingested >= last)
+        ]
+        create_topics(bootstrap, {event.topic for event in events})
+        self.sent += produce(bootstrap, events, prefixes=False)
+        return self.run_live()
+
+    def run_live(self, *overrides: str, fresh: bool = False) -> Run:
+        from rekappa.runs.live import run_live
+
+        assert self.spark
+        return run_live(*self.load(*overrides), self.home, available_now=True, fresh=fresh)
+
+    def archive(self) -> None:
+        """`rekappa archive run plays --available-now`."""
+        from rekappa.archive.router import run_routers
+
+        run_routers(self.spark, self.load()[0], self.home, available_now=True)
+
+    def plan(self) -> Plan:
+        """`rekappa plan plays --start … --end …`."""
+        from rekappa.runs.planning import make_plan
+        from rekappa.runs.request import BackfillRequest
+
+        return make_plan(self.spark, *self.load(), self.home, BackfillRequest(WINDOW))
+
+    def backfill(self, plan: Plan) -> Run:
+        """`rekappa backfill plays --start … --end …`."""
+        from rekappa.runs.backfill import run_backfill
+        from rekappa.runs.request import BackfillRequest
+
+        return run_backfill(self.spark, *self.load(), self.home, BackfillRequest(WINDOW), plan=plan)
+
+    def validate(self, run: Run) -> Comparison:
+        """`rekappa validate RUN`."""
+        from rekappa.recovery.staged import open_staged
+        from rekappa.validate.run import Request, validate
+
+        staged = open_staged(self.spark, self.home, run, self.load()[0])
+        found = validate(self.spark, staged, Request()).sinks[0].comparison
+        assert found is not None
+        return found
+
+    def publish(self, run: Run) -> SinkEffect:
+        """`rekappa publish RUN --unvalidated`: the differences are the repair."""
+        from rekappa.recovery.publish import publish
+        from rekappa.recovery.staged import open_staged
+
+        return publish(self.spark, open_staged(self.spark, self.home, run, self.load()[0]), unvalidated=True)[0]
+
+    def undo(self, run: Run) -> None:
+        """`rekappa undo RUN`."""
+        from rekappa.recovery.publish import undo
+        from rekappa.recovery.staged import open_staged
+
+        undo(self.spark, open_staged(self.spark, self.home, run, self.load()[0]))
+
+    def clean_run(self) -> int:
+        """The right code over all of Kafka, into a table of its own; how many rows of the window differ from it."""
+        from pyspark.sql import functions as F
+
+        self.run_live("sinks.plays.table=lake.demo.clean", fresh=True)
+        inside = (F.col("event_ts") >= F.lit(WINDOW.start)) & (F.col("event_ts") < F.lit(WINDOW.end))
+        for table in ("lake.demo.plays", "lake.demo.clean"):
+            self.spark.catalog.refreshTable(table)
+        clean, plays = (self.spark.table(f"lake.demo.{name}").where(inside) for name in ("clean", "plays"))
+        return clean.exceptAll(plays).count() + plays.exceptAll(clean).count()
+
+    def by_hand(self) -> None:
+        """The same hour as somebody would write it as a batch job, with Spark's own settings."""
+        from pyspark.sql import functions as F
+
+        margin = timedelta(minutes=30)
+        shown, played = (
+            self.spark.table(f"lake.events.{name}").where(
+                F.col("event_ts").between(F.lit(WINDOW.start - margin), F.lit(WINDOW.end + margin))
+            )
+            for name in ("impressions", "playbacks")
+        )
+        soon = played["event_ts"].between(shown["event_ts"], shown["event_ts"] + F.expr(RIGHT))
+        pairs = shown.join(played, (shown["impression_id"] == played["impression_id"]) & soon, "left")
+        pairs = pairs.where((shown["event_ts"] >= F.lit(WINDOW.start)) & (shown["event_ts"] < F.lit(WINDOW.end)))
+        made = pairs.select(shown["impression_id"], shown["show_id"], shown["event_ts"], played["playback_id"])
+        made.writeTo("lake.demo.by_hand").using("iceberg").createOrReplace()
+
+    def close(self) -> None:
+        from rekappa.stack.broker import down
+
+        if "spark" in self.__dict__:
+            self.spark.stop()
+        down(self.home)
