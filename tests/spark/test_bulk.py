@@ -92,7 +92,8 @@ def test_the_plan_says_what_is_read_and_why(spark: SparkSession, loaded: Loaded,
     assert set(shown.complete_until) == {"eu", "us"}
     assert both.estimate.duration is not None
     assert "default" in both.estimate.basis
-    assert both.estimate.state_rows
+    assert both.estimate.state_rows is None
+    assert firsts.estimate.state_rows
     assert len(firsts.slices) > 1
     assert firsts.source("shown").columns == ("id", "event_ts")
     assert plan == make_plan(spark, loaded, app, home, BackfillRequest(WINDOW))

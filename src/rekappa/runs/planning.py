@@ -176,9 +176,9 @@ def _estimate(home: Home, loaded: Loaded, planned: JobPlan, margins: Margins) ->
     rows = sum(source.rows for source in planned.sources)
     size = sum(source.bytes for source in planned.sources)
     speed, basis = _speed(home, loaded, planned)
-    state: int | None = None
-    if margins.retention is not None:
-        state = _peak(planned, margins.retention)
+    # Bulk keeps no state between chunks; state that nothing ends can't be told beforehand.
+    held = margins.retention if planned.mode is not Mode.BULK else None
+    state = _peak(planned, held) if held is not None else None
     return Estimate(rows, size, timedelta(seconds=round(rows / speed, 1)), state, basis)
 
 
