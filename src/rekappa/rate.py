@@ -113,7 +113,9 @@ def pace_of(spark: SparkSession, caps: Sequence[Cap]) -> Pace | None:
         return None
     from rekappa.tokens import bucket
 
-    host = spark.conf.get("spark.driver.host", "127.0.0.1") or "127.0.0.1"
+    # Only a cluster's tasks need to reach the driver from other machines.
+    local = str(spark.conf.get("spark.master", "local")).startswith("local")
+    host = "127.0.0.1" if local else str(spark.conf.get("spark.driver.host", "127.0.0.1"))
     return Pace(tuple(bucket(host, cap.name, cap.rows_per_second) for cap in caps))
 
 
