@@ -103,3 +103,18 @@ def test_offsets_come_in_kafkas_order(file: str) -> None:
 def test_an_unreadable_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(SourceError, match=r"slice 7: file .*gone\.parquet"):
         list(read(reading(("id", pa.int64())), [Piece(str(tmp_path / "gone.parquet"))], (), 7))
+
+
+def test_lists_of_structs_are_fitted_by_id(tmp_path: Path) -> None:
+    """A field renamed and one added inside a list; null and empty lists stay what they are."""
+    old = pa.struct([column("label", pa.string(), 22), column("n", pa.int32(), 23)])
+    kind = pa.list_(pa.field("element", old, nullable=False, metadata={"PARQUET:field_id": "21"}))
+    rows = [{"tags": [{"label": "a", "n": 1}]}, {"tags": None}, {"tags": []}, {"tags": [{"label": "b", "n": 2}] * 2}]
+    path = tmp_path / "b.parquet"
+    pq.write_table(pa.Table.from_pylist(rows, pa.schema([column("tags", kind, 20)])), path)
+    ids = {"tags": 20, "tags.element": 21, "tags.element.key": 22, "tags.element.n": 23, "tags.element.more": 24}
+    wanted = pa.list_(pa.struct([("more", pa.string()), ("n", pa.int64()), ("key", pa.string())]))
+    batches = read(Reading(pa.schema([("tags", wanted)]), ids, {}), [Piece(str(path))], (), 0)
+    made = pa.Table.from_batches(batches)["tags"].to_pylist()
+    assert made[:3] == [[{"more": None, "n": 1, "key": "a"}], None, []]
+    assert [one["key"] for one in made[3]] == ["b", "b"]

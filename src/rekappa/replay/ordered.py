@@ -11,11 +11,8 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
-from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,81 +20,28 @@ from rekappa.errors import RekappaError, RunError, SourceError
 from rekappa.plan.store import PlanFile
 from rekappa.replay.closing import Reached, is_closing, log_closing_batch, reached
 from rekappa.replay.journal import BatchNote, Journal
+from rekappa.replay.state import IN_MEMORY, ROCKSDB, session_settings, state_settings
+from rekappa.replay.values import ArchiveSource, Control, HoldBack, SliceOutcome, SliceProgress
 from rekappa.timeline import Window
 
 if TYPE_CHECKING:
-    from pyiceberg.table import Table
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
-    from pyspark.sql.types import StructType
 
-IN_MEMORY = "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider"
-ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+__all__ = [
+    "IN_MEMORY",
+    "ROCKSDB",
+    "ArchiveSource",
+    "Control",
+    "HoldBack",
+    "SliceOutcome",
+    "SliceProgress",
+    "run_slices",
+]
+
 LOOK = 0.05
 RETRIES = 2
 _WORKER_ERROR = re.compile(r"rekappa\.errors\.SourceError: (.+)")
-
-
-class Control(Enum):
-    """What the run should do next. Looked at between slices."""
-
-    GO = "go on"
-    PAUSE = "wait before the next slice"
-    STOP = "end before the next slice; the run can be resumed"
-
-
-@dataclass(frozen=True, slots=True)
-class ArchiveSource:
-    """One source of the job: its table, the record's schema, and the columns that the job uses (all, if none)."""
-
-    table: Table
-    schema: StructType
-    columns: Sequence[str] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class SliceProgress:
-    """The newest of a run. `slices` is the plan's number of slices, `reach` the time that has been reached."""
-
-    done: int
-    slices: int
-    rows: int
-    late_rows: int
-    state_rows: int
-    watermark: datetime | None
-    reach: datetime | None
-    paused: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class SliceOutcome:
-    """How a run ended. `watermark` is the last that the data itself brought about: what came out later was forced."""
-
-    finished: bool
-    slices: int
-    rows: int
-    late_rows: int
-    peak_state_rows: int
-    watermark: datetime | None
-
-
-@dataclass(frozen=True, slots=True)
-class HoldBack:
-    """Which output reaches the sink: rows whose `column` is in the window.
-
-    Without a column a row is as old as what was read for it: slices that end before the window write nothing.
-    """
-
-    window: Window
-    column: str | None = None
-
-    def of(self, rows: DataFrame, reach: Window | None) -> DataFrame | None:
-        from pyspark.sql import functions as F
-
-        if self.column is None:
-            return None if reach is not None and reach.end <= self.window.start else rows
-        moment = F.col(self.column)
-        return rows.where((moment >= F.lit(self.window.start)) & (moment < F.lit(self.window.end)))
 
 
 class _Stopped(Exception):
@@ -186,7 +130,7 @@ class _SliceRun:
         committed = self.checkpoint / "commits" / str(last)
         rows = self.result(self._inputs(at.slices))
         chosen = state_settings(rows, self.state_store, self.spark.sparkContext.defaultParallelism)
-        with _set(self.spark, chosen | self.settings):
+        with session_settings(self.spark, chosen | self.settings):
             query = (
                 rows.writeStream.foreachBatch(self._batch)
                 .outputMode(self.output_mode)
@@ -319,45 +263,6 @@ class _SliceRun:
                 paused=paused,
             )
         )
-
-
-def state_settings(rows: DataFrame, state_store: str | None, cores: int) -> dict[str, str]:
-    """Spark's settings for a replay: as few and as cheap writes as exactly-once allows.
-
-    State lives in memory, which is several times faster than RocksDB, unless the query needs the latter.
-    """
-    analysed = rows._jdf.queryExecution().analyzed().toString()
-    provider = state_store or (ROCKSDB if "TransformWithState" in analysed else IN_MEMORY)
-    return {
-        "spark.sql.streaming.noDataMicroBatches.enabled": "false",
-        "spark.sql.streaming.stateStore.providerClass": provider,
-        "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
-        "spark.sql.streaming.stateStore.minDeltasForSnapshot": "20",
-        "spark.sql.streaming.maxBatchesToRetainInMemory": "1",
-        # A batch that is run again after a crash writes its state files again, and in this version of Spark the
-        # checksum of the first attempt can then be taken for the second's (SPARK-56461). It halves the files, too.
-        "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
-        "spark.sql.streaming.numRecentProgressUpdates": "1000",
-        # Nobody rewinds a replay: what is kept is enough to resume.
-        "spark.sql.streaming.minBatchesToRetain": "20",
-        "spark.sql.shuffle.partitions": str(cores),
-    }
-
-
-@contextmanager
-def _set(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
-    """A query keeps the settings of the moment it is started: they are ours only for that moment."""
-    before: dict[str, str | None] = {key: spark.conf.get(key, None) for key in settings}
-    for key, value in settings.items():
-        spark.conf.set(key, value)
-    try:
-        yield
-    finally:
-        for key, earlier in before.items():
-            if earlier is None:
-                spark.conf.unset(key)
-            else:
-                spark.conf.set(key, earlier)
 
 
 def _first_line(error: BaseException) -> str:

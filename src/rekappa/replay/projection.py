@@ -24,7 +24,9 @@ def field_ids(schema: Any) -> dict[str, int]:
     found: dict[str, int] = {}
 
     def walk(kind: Any, path: str) -> None:
-        for child in getattr(kind, "fields", ()):
+        # Lists and maps hold fields too, under fixed names.
+        inner = [getattr(kind, name, None) for name in ("element_field", "key_field", "value_field")]
+        for child in (*getattr(kind, "fields", ()), *(one for one in inner if one is not None)):
             name = child.name if not path else f"{path}.{child.name}"
             found[name] = child.field_id
             walk(child.field_type, name)
@@ -43,8 +45,8 @@ class Fit:
     children: tuple[Fit, ...] = field(default=())
 
     def columns(self) -> Iterator[str]:
-        """The file's columns to read for it."""
-        if self.children:
+        """The file's columns to read for it; a list is read whole."""
+        if self.children and not _is_list(self.target):
             for child in self.children:
                 yield from child.columns()
         elif self.path is not None:
@@ -55,11 +57,20 @@ class Fit:
         import pyarrow as pa
 
         found = None if self.path is None else _child(parent, self.path[-1])
-        if found is None:
-            return pa.nulls(len(parent), self.target)
+        return pa.nulls(len(parent), self.target) if found is None else self._shaped(found)
+
+    def _shaped(self, found: pa.Array) -> pa.Array:
+        """The file's values in the record's type."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
         if not self.children:
             return found if found.type.equals(self.target) else found.cast(self.target)
         mask = found.is_null() if found.null_count else None
+        if _is_list(self.target):
+            first, last = found.offsets[0].as_py(), found.offsets[-1].as_py()
+            values = self.children[0]._shaped(found.values.slice(first, last - first))
+            return pa.ListArray.from_arrays(pc.subtract(found.offsets, first), values, type=self.target, mask=mask)
         kinds = [self.target.field(at) for at in range(self.target.num_fields)]
         return pa.StructArray.from_arrays([child.of(found) for child in self.children], fields=kinds, mask=mask)
 
@@ -73,6 +84,14 @@ def fit(target: pa.Field, siblings: list[pa.Field], ids: FieldIds, path: str = "
     if found is None:
         return Fit(target.name, target.type, None)
     here = (*above, found.name)
+    if pa.types.is_list(target.type) and pa.types.is_list(found.type) and pa.types.is_struct(target.type.value_type):
+        inner = found.type.value_type
+        fields = [inner.field(at) for at in range(inner.num_fields)]
+        kinds = [target.type.value_type.field(at) for at in range(target.type.value_type.num_fields)]
+        parts = tuple(fit(kind, fields, ids, f"{name}.element") for kind in kinds)
+        return Fit(target.name, target.type, here, (Fit("element", target.type.value_type, ("element",), parts),))
+    if pa.types.is_map(target.type) and pa.types.is_map(found.type):
+        _refuse_renames(target.type, found.type, ids, name)
     if not (pa.types.is_struct(target.type) and pa.types.is_struct(found.type)):
         return Fit(target.name, target.type, here)
     inside = [found.type.field(at) for at in range(found.type.num_fields)]
@@ -88,6 +107,25 @@ def _match(siblings: list[pa.Field], wanted: int | None, name: str) -> pa.Field 
         return known.get(wanted) if wanted is not None else None
     # Files that were added to the table from elsewhere have no ids: their names are all there is.
     return next((one for one in siblings if one.name == name), None)
+
+
+def _refuse_renames(target: Any, found: Any, ids: FieldIds, path: str) -> None:
+    """A map's values are cast by name: a field that was renamed there would come out null, so it is refused."""
+    import pyarrow as pa
+
+    if pa.types.is_struct(target.item_type) and pa.types.is_struct(found.item_type):
+        fields = [found.item_type.field(at) for at in range(found.item_type.num_fields)]
+        for at in range(target.item_type.num_fields):
+            name = target.item_type.field(at).name
+            match = _match(fields, ids.get(f"{path}.value.{name}"), name)
+            if match is not None and match.name != name:
+                raise ValueError(f"field {name!r} inside the map {path!r} was called {match.name!r} in this file")
+
+
+def _is_list(kind: Any) -> bool:
+    import pyarrow as pa
+
+    return bool(pa.types.is_list(kind))
 
 
 def _child(parent: Any, name: str) -> Any:

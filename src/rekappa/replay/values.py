@@ -1,0 +1,78 @@
+"""What a run over slices is given, and what it answers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from rekappa.timeline import Window
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
+    from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
+
+
+class Control(Enum):
+    """What the run should do next. Looked at between slices."""
+
+    GO = "go on"
+    PAUSE = "wait before the next slice"
+    STOP = "end before the next slice; the run can be resumed"
+
+
+@dataclass(frozen=True, slots=True)
+class ArchiveSource:
+    """One source of the job: its table, the record's schema, and the columns that the job uses (all, if none)."""
+
+    table: Table
+    schema: StructType
+    columns: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SliceProgress:
+    """The newest of a run. `slices` is the plan's number of slices, `reach` the time that has been reached."""
+
+    done: int
+    slices: int
+    rows: int
+    late_rows: int
+    state_rows: int
+    watermark: datetime | None
+    reach: datetime | None
+    paused: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SliceOutcome:
+    """How a run ended. `watermark` is the last that the data itself brought about: what came out later was forced."""
+
+    finished: bool
+    slices: int
+    rows: int
+    late_rows: int
+    peak_state_rows: int
+    watermark: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class HoldBack:
+    """Which output reaches the sink: rows whose `column` is in the window.
+
+    Without a column a row is as old as what was read for it: slices that end before the window write nothing.
+    """
+
+    window: Window
+    column: str | None = None
+
+    def of(self, rows: DataFrame, reach: Window | None) -> DataFrame | None:
+        from pyspark.sql import functions as F
+
+        if self.column is None:
+            return None if reach is not None and reach.end <= self.window.start else rows
+        moment = F.col(self.column)
+        return rows.where((moment >= F.lit(self.window.start)) & (moment < F.lit(self.window.end)))
