@@ -102,8 +102,8 @@ def records(raw: DataFrame, source: Source, folder: Path) -> DataFrame:
     payload = payload_type(source, folder)
     value = F.col("value")
     # A filter, ours or the job's, that is pushed below the decoding parses each message once more. Spark does not
-    # push it below a column that numbers the rows, as long as something above needs that column.
-    number = F.monotonically_increasing_id().alias(NUMBER)
+    # push it below a column that is not deterministic, as long as something above needs that column.
+    number = F.spark_partition_id().alias(NUMBER)
     read = raw.select("value", metadata(), decode(source, folder, value, payload).alias(DECODED), number)
     events = read.where(is_event(value, F.col(DECODED)) & (F.col(NUMBER) >= 0))
     return events.select(*[F.col(DECODED)[name].alias(name) for name in payload.names], METADATA)
