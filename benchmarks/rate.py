@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rekappa import rate_limit
+from rekappa import limit_calls, rate_limit
 from rekappa.config.model import AppConfig
 from rekappa.home import Home
 from rekappa.spark.session import open_session
@@ -39,15 +39,19 @@ def _when(batches: Iterable[Any]) -> Iterator[Any]:
 def kept(spark: SparkSession, cap: float, tasks: int) -> dict[str, Any]:
     """Let rows through a cap for some seconds, noting when each piece passed."""
     rows = int(cap * SECONDS)
-    limited = rate_limit(spark.range(0, rows, 1, tasks).toDF("id"), cap, f"cap {cap}")
-    passed = sorted((row.at, row.rows) for row in limited.mapInArrow(_when, "at DOUBLE, rows BIGINT").collect())
+    frame = spark.range(0, rows, 1, tasks).toDF("id")
+    calls = frame.mapInArrow(limit_calls(_when, cap, f"cap {cap}"), "at DOUBLE, rows BIGINT")
+    passed = sorted((row.at, row.rows) for row in calls.collect())
     first, last = passed[0][0], passed[-1][0]
     seconds = Counter[int]()
     for at, count in passed:
         seconds[int(at - first)] += count
     # What came with the first piece was there at the start; the rate is what came after it.
     rate = (rows - passed[0][1]) / (last - first)
+    began = time.monotonic()
+    rate_limit(frame, cap, f"operator {cap}").write.format("noop").mode("overwrite").save()
     return {
+        "operator_of_cap": round(rows / (time.monotonic() - began) / cap, 3),
         "cap": cap,
         "tasks": tasks,
         "rows": rows,

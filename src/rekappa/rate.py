@@ -1,8 +1,9 @@
 """A cap on rows per second that holds over all parallel tasks of a run.
 
-    from rekappa import rate_limit
+    from rekappa import limit_calls, rate_limit
 
-    looked_up = rate_limit(events, 500).mapInPandas(ask_the_service, schema)
+    slower = rate_limit(events, 500)
+    looked_up = events.mapInPandas(limit_calls(ask_the_service, 500), schema)
 
 The driver keeps one bucket of tokens per cap; tasks, wherever they run, ask it before they let rows pass
 (`rekappa.tokens`). Without a cap the DataFrame is returned as it is: no cost.
@@ -10,8 +11,9 @@ The driver keeps one bucket of tokens per cap; tasks, wherever they run, ask it 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from rekappa.errors import ConfigError
@@ -91,12 +93,14 @@ class Pace:
             ask(bucket, rows)
 
     def through(self, batches: Iterable[Any]) -> Iterator[Any]:
-        """Arrow record batches, cut so that bursts stay bounded, each held back until it may pass."""
+        """Arrow batches or pandas frames, cut so that bursts stay bounded, each held back until it may pass."""
         step = self.step
         for batch in batches:
-            for start in range(0, batch.num_rows, step):
-                piece = batch.slice(start, step)
-                self.wait(piece.num_rows)
+            rows = len(batch)
+            for start in range(0, rows, step):
+                # Arrow batches have slice(), pandas frames iloc.
+                piece = batch.slice(start, step) if hasattr(batch, "slice") else batch.iloc[start : start + step]
+                self.wait(len(piece))
                 yield piece
 
 
@@ -122,9 +126,31 @@ def pace_of(spark: SparkSession, caps: Sequence[Cap]) -> Pace | None:
 def rate_limit(df: DataFrame, rows_per_second: float | None, name: str = "job") -> DataFrame:
     """Let at most so many rows per second of the whole run pass; `None` is no cap and costs nothing.
 
-    Calls with the same name share one cap. Put it right before the expensive call: a shuffle in between would
-    collect the rows and let them go at once.
+    Calls with the same name share one cap. Whatever gathers rows after it lets them go at once: a shuffle, and also
+    Spark's own hand-over to a Python function (spark.sql.execution.arrow.maxRecordsPerBatch rows). Before a call to
+    a service, `limit_calls` is exact.
     """
     if rows_per_second is None:
         return df
     return paced(df, pace_of(df.sparkSession, [Cap(name, rows_per_second)]))
+
+
+def limit_calls(
+    function: Callable[[Any], Iterable[Any]], rows_per_second: float | None, name: str = "job"
+) -> Callable[[Any], Iterable[Any]]:
+    """A function for mapInPandas or mapInArrow that gets its rows at the capped rate, a tenth of a second's at most
+    at once. `None` is no cap: the very same function."""
+    if rows_per_second is None:
+        return function
+    from pyspark.sql import SparkSession
+
+    spark = SparkSession.getActiveSession()
+    if spark is None:
+        raise ConfigError(f"Cannot limit {name!r}: no Spark session is active", hint="Call limit_calls in the job.")
+    pace = pace_of(spark, [Cap(name, rows_per_second)])
+    assert pace is not None
+    return partial(_paced_call, function, pace)
+
+
+def _paced_call(function: Callable[[Any], Iterable[Any]], pace: Pace, batches: Iterable[Any]) -> Iterable[Any]:
+    return function(pace.through(batches))

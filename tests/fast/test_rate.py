@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rekappa.errors import ConfigError, RunError
-from rekappa.rate import Cap, Pace, TokenBucket
+from rekappa.rate import Cap, Pace, TokenBucket, limit_calls
 from rekappa.tokens import RateReport, ask, bucket, passed, reports
 
 asks = st.lists(st.tuples(st.integers(1, 500), st.floats(0, 3)), min_size=1, max_size=60)
@@ -88,6 +88,17 @@ def test_rows_pass_in_pieces_no_larger_than_the_smallest_cap_allows() -> None:
     pieces = list(Pace((fast, slow)).through([whole]))
     assert [piece.num_rows for piece in pieces] == [500, 500, 200]
     assert [row for piece in pieces for row in piece.column(0).to_pylist()] == list(range(1200))
+
+
+def test_pandas_frames_are_cut_alike() -> None:
+    import pandas as pd
+
+    frames = list(Pace((bucket("127.0.0.1", "frames", 5000),)).through([pd.DataFrame({"id": range(600)})]))
+    assert [len(frame) for frame in frames] == [500, 100]
+
+
+def test_no_cap_is_the_very_same_function() -> None:
+    assert limit_calls(iter, None) is iter
 
 
 def test_the_progress_line_shows_current_and_cap() -> None:
