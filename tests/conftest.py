@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from rekappa.config.model import AppConfig
 
 
+# The servers that sinks write to: fixtures of several test modules.
+pytest_plugins = ["sink_servers"]
+
+
 @pytest.fixture(scope="session")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Home:
     """One project folder for the whole test run: the broker and the catalog live here."""

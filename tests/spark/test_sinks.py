@@ -8,12 +8,9 @@ import sys
 from pathlib import Path
 
 from sink_contract import KeyedContract, SinkContract
-from sink_servers import killed, sink_config, sink_servers
 
 from rekappa.home import Home
 from rekappa.sinks.contract import Rerun
-
-__all__ = ["killed", "sink_config", "sink_servers"]
 
 
 class TestIcebergAppend(SinkContract):

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark.sql import functions as F
 from sink_rows import content, rows
-from sink_servers import killed, sink_config, sink_servers
 
 from rekappa.errors import PublishError
 from rekappa.sinks.contract import BatchId, Effect
@@ -19,8 +18,6 @@ if TYPE_CHECKING:
 
     from rekappa.config.model import AppConfig
     from rekappa.home import Home
-
-__all__ = ["killed", "sink_config", "sink_servers"]
 
 # Rows are a minute apart from 08:00 on: these are 10 to 39.
 WINDOW = Window.parse("2026-11-01T08:10Z", "2026-11-01T08:40Z")
