@@ -69,7 +69,8 @@ def _table(spark: SparkSession, side: str) -> str:
         SELECT impression_id, account_id, show_id, event_ts, score FROM (
           SELECT id AS impression_id, account_id, event_ts, score, {SIDES[side]} FROM (
             SELECT id, pmod(xxhash64(id, 1), 1000000) AS account_id, pmod(xxhash64(id, 2), 500) AS show_id,
-                   timestamp_micros(1793491200000000 + id * 7200) AS event_ts, pmod(xxhash64(id, 3), 1000000) / 1e6 AS score
+                   timestamp_micros(1793491200000000 + id * 7200) AS event_ts,
+                   pmod(xxhash64(id, 3), 1000000) / 1e6 AS score
             FROM range(0, {ROWS}, 1, 4))) WHERE kept""")
     rows.writeTo(name).using("iceberg").create()
     return name
