@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 TABLE = "lake.events.impressions"
-ROUNDS = 4
+ROUNDS = 3
 
 
 def _nowhere(rows: DataFrame, number: int = 0) -> None:
@@ -47,7 +47,7 @@ def main() -> dict[str, Any]:
                 began = time.monotonic()
                 outcome = run_slices(
                     spark, plan, "bench", {"impressions": source}, lambda inputs: inputs["impressions"], _nowhere,
-                    Path(folder, f"{turn} {len(columns)}"), close=False,
+                    Path(folder, f"checkpoint-{turn}-{len(columns)}"), close=False,
                 )  # fmt: skip
                 times[name].append(time.monotonic() - began)
                 assert outcome.rows >= ROWS, outcome

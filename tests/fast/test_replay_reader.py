@@ -12,6 +12,7 @@ import pytest
 
 from rekappa.errors import SourceError
 from rekappa.plan.model import OffsetRange
+from rekappa.replay.files import local_path
 from rekappa.replay.reader import Piece, Reading, read
 
 IDS = {
@@ -118,3 +119,10 @@ def test_lists_of_structs_are_fitted_by_id(tmp_path: Path) -> None:
     made = pa.Table.from_batches(batches)["tags"].to_pylist()
     assert made[:3] == [[{"more": None, "n": 1, "key": "a"}], None, []]
     assert [one["key"] for one in made[3]] == ["b", "b"]
+
+
+def test_local_paths_are_taken_literally() -> None:
+    assert local_path("file:/a b/c%20d") == "/a b/c%20d"
+    assert local_path("file:///a") == "/a"
+    assert local_path("/a") == "/a"
+    assert local_path("s3://bucket/a") is None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote
 
 if TYPE_CHECKING:
     from pyarrow.parquet import FileMetaData, ParquetFile
@@ -13,7 +12,8 @@ if TYPE_CHECKING:
 def local_path(path: str) -> str | None:
     """The path on this machine's file system, None for an object store."""
     if path.startswith("file:"):
-        return unquote(path[len("file:") :].replace("//", "", 1) if path.startswith("file://") else path[5:])
+        # Taken literally, as Hadoop does: percent signs in it are part of the names on disk.
+        return path.removeprefix("file:").removeprefix("//")
     return None if "://" in path else path
 
 

@@ -134,7 +134,8 @@ class _SliceRun:
             query = (
                 rows.writeStream.foreachBatch(self._batch)
                 .outputMode(self.output_mode)
-                .option("checkpointLocation", self.checkpoint.as_uri())
+                # Not as a URI: Hadoop does not decode one, and would use another folder for a name with a space.
+                .option("checkpointLocation", f"file:{self.checkpoint.absolute()}")
                 .trigger(processingTime="0 seconds")
                 .start()
             )
