@@ -75,7 +75,7 @@ def test_region_and_columns(archive: Archive, tmp_path: Path) -> None:
     sources = {"events": archive.source(["id", "__metadata__.region", "__metadata__.offset"])}
     run_slices(
         archive.spark, tmp_path / "plan", "job", sources,
-        lambda inputs: inputs["events"].select("id", "__metadata__", "user"), sink, tmp_path / "checks of one", close=False,
+        lambda inputs: inputs["events"].select("id", "__metadata__", "user"), sink, tmp_path / "a b", close=False,
     )  # fmt: skip
     assert sorted(row[0] for row in sink.rows) == list(range(0, 4000, 2))
     metadata = sink.rows[0][1]
