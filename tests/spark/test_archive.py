@@ -154,7 +154,7 @@ def test_the_configuration_gains_a_field(archive: Archive) -> None:
 def test_a_batch_that_is_run_again_changes_nothing(archive: Archive) -> None:
     archive.send([event(number) for number in range(1000)] + [b"nope", event(1000, extra="x")])
     archive.route_all()
-    folder = archive.home.checkpoint("archive_test", "archive") / "events"
+    folder = archive.route.checkpoint(archive.home)
     last = last_committed(folder)
     assert last is not None
     assert last >= 2

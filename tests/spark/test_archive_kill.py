@@ -11,6 +11,7 @@ from uuid import uuid4
 from confluent_kafka import Producer
 from project import Project, wait_until
 
+from rekappa.archive.tables import routes
 from rekappa.demo.produce import create_topics
 from rekappa.home import Home
 
@@ -44,7 +45,7 @@ def send(broker: str, topic: str, first: int, count: int) -> None:
 def test_killed_and_restarted(tmp_path: Path, home: Home, broker: str) -> None:
     topic = f"k{uuid4().hex[:10]}"
     project = Project.make(tmp_path / "killed", home, broker, "", CONFIG.format(topic=topic))
-    checkpoint = home.checkpoint("killed", "archive") / "events"
+    checkpoint = routes(project.loaded)[0].checkpoint(home)
     create_topics(broker, [topic])
     send(broker, topic, 0, 1000)
     # A batch is logged before it runs and again when it is done: each kill falls into another part of one.

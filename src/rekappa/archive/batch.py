@@ -159,7 +159,7 @@ class BatchWriter:
         read = read.withColumn("archived", is_event(value, F.col(DECODED)))
         letters = read.select(
             F.lit(route.source_name).alias("source"),
-            F.udf(why, "string")("value", "archived").alias("reason"),
+            F.udf(lambda message, sound: why(message, sound), "string")("value", "archived").alias("reason"),
             "archived",
             "value",
             METADATA,

@@ -51,7 +51,7 @@ class Router:
     def __init__(self, spark: SparkSession, loaded: Loaded, home: Home, route: Route) -> None:
         self.route, self.rows, self.batch = route, 0, -1
         self._spark, self._loaded, self._home = spark, loaded, home
-        self._folder: Path = home.checkpoint(route.app, "archive") / route.source_name
+        self._folder: Path = route.checkpoint(home)
         self._clusters = [
             Cluster(loaded.config.cluster(name).region, route.kafka.topic, client_options(loaded.config, name, home))
             for name in route.kafka.cluster
@@ -99,7 +99,7 @@ class Router:
     def failure(self) -> str | None:
         """Why the query ended, None if it runs or was stopped."""
         error = self._query.exception()
-        return None if error is None or self._stopping.is_set() else str(error)
+        return None if error is None or (self._stopping.is_set() and Stopping.__name__ in str(error)) else str(error)
 
     def beat(self) -> Progress:
         """Say how far it is; where nothing has come for a while, note in the table that nothing is missing."""

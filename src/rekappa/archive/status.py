@@ -74,7 +74,7 @@ def clusters(loaded: Loaded, home: Home, route: Route) -> list[Cluster]:
 
 
 def _lag(loaded: Loaded, home: Home, route: Route) -> int | None:
-    folder = home.checkpoint(route.app, "archive") / route.source_name
+    folder = route.checkpoint(home)
     try:
         found = clusters(loaded, home, route)
         bounds = {part: both for cluster in found for part, both in cluster.bounds().items()}

@@ -6,10 +6,12 @@ One table per source, and one table per app for messages that can't be decoded (
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rekappa.config.model import Archive, IcebergCandidate, KafkaCandidate, Source
 from rekappa.errors import ArchiveError
+from rekappa.home import Home
 from rekappa.record import INGESTION, METADATA, METADATA_TYPE, OFFSET, PARTITION, REGION
 
 if TYPE_CHECKING:
@@ -38,6 +40,10 @@ class Route:
     def writer(self) -> str:
         """The name under which the router stamps its commits."""
         return f"archive:{self.app}:{self.source_name}"
+
+    def checkpoint(self, home: Home) -> Path:
+        """Where the router keeps its offsets: those of another topic or table are of no use to it."""
+        return home.checkpoint(self.app, "archive") / f"{self.source_name} {self.kafka.topic} {self.table}"
 
 
 def routes(loaded: Loaded, only: str | None = None) -> list[Route]:

@@ -87,4 +87,4 @@ def _with_metadata(rows: DataFrame, candidate: HiveCandidate, source: Source) ->
     }
     kinds = metadata_type()
     made = [values.get(f.name, F.lit(None)).cast(f.dataType).alias(f.name) for f in kinds.fields]
-    return rows.withColumn(METADATA, F.when(F.lit(True), F.struct(*made).cast(kinds)))
+    return rows.withColumn(METADATA, F.when(F.lit(1) == F.lit(1), F.struct(*made).cast(kinds)))

@@ -91,8 +91,8 @@ def metadata() -> Column:
 
     names = {"kafka_ingestion_ts": "timestamp"}
     fields = [F.col(names.get(f.name, f.name)).cast(f.dataType).alias(f.name) for f in metadata_type().fields]
-    # A struct is never null; inside a condition it may be, which makes the column nullable as it is elsewhere.
-    return F.when(F.lit(True), F.struct(*fields).cast(metadata_type())).alias(METADATA)
+    # A struct is never null; under a condition it may be, which makes the column nullable as it is elsewhere.
+    return F.when(F.lit(1) == F.lit(1), F.struct(*fields).cast(metadata_type())).alias(METADATA)
 
 
 def records(raw: DataFrame, source: Source, folder: Path) -> DataFrame:
