@@ -47,6 +47,10 @@ class Project:
         return cls(folder, home, broker)
 
     @property
+    def name(self) -> str:
+        return self.folder.name
+
+    @property
     def loaded(self) -> Loaded:
         return load(self.folder)
 

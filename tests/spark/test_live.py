@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 from uuid import uuid4
 
 import pytest
+from project import Project, wait_until
 
 from rekappa.demo.events import Event, Shape, in_arrival_order, take_rate
 from rekappa.home import Home
 from rekappa.runs.record import State
 from rekappa.runs.store import RunStore
 from rekappa.timeline import Window
-from project import Project, wait_until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -26,7 +26,7 @@ CODE = """
 from pyspark.sql import functions as F
 from rekappa import App
 
-app = App("live_test")
+app = App("APP")
 
 @app.job
 def shown(impressions):
@@ -38,12 +38,12 @@ def per_show(impressions):
     return counts.count().select("window.start", "show_id", "count")
 """
 CONFIG = """
-app: live_test
+app: {app}
 sources:
   impressions:
     schema: impression_id BIGINT, account_id BIGINT, show_id BIGINT, event_ts TIMESTAMP
     event_time: event_ts
-    candidates: {{live: {{type: kafka, topic: {topic}, max_records_per_batch: 400}}}}
+    candidates: {{live: {{type: kafka, topic: {topic}, max_records_per_batch: 700}}}}
 sinks:
   shown: {{type: iceberg, table: lake.live_test.shown_{topic}, event_time: event_ts}}
   shown_files: {{type: parquet, job: shown, path: {folder}/files}}
@@ -55,9 +55,10 @@ profiles:
 
 @pytest.fixture
 def project(tmp_path: Path, home: Home, broker: str) -> Project:
-    topic = f"impressions_{uuid4().hex[:8]}"
-    folder = tmp_path / "live_test"
-    return Project.make(folder, home, broker, CODE, CONFIG.format(topic=topic, folder=folder))
+    name = f"live_{uuid4().hex[:8]}"
+    folder = tmp_path / name
+    config = CONFIG.format(app=name, topic=f"shown_{name}", folder=folder)
+    return Project.make(folder, home, broker, CODE.replace("APP", name), config)
 
 
 def impressions(project: Project, start: datetime, minutes: int, seed: int) -> list[Event]:
@@ -84,18 +85,18 @@ def test_killed_and_continued_a_live_run_loses_and_doubles_nothing(spark: SparkS
     store = RunStore.open(project.home)
 
     def batches() -> int:
-        runs = store.runs("live_test")
+        runs = store.runs(project.name)
         going = runs[0].id if runs and runs[0].state is State.RUNNING else ""
         return store.last_batch(going, "per_show") or 0
 
     wait_until(lambda: batches() >= 2, "two batches are done")
     process.kill()
-    process.wait()
-    assert store.runs("live_test")[0].state is State.DIED
+    process.communicate()
+    assert store.runs(project.name)[0].state is State.DIED
 
     ended = project.json("run", str(project.folder), "--available-now")
     assert ended["state"] == "stopped"
-    assert len(store.runs("live_test")) == 1, "the same run was continued"
+    assert len(store.runs(project.name)) == 1, "the same run was continued"
     sent = Counter((e.payload["impression_id"], e.payload["show_id"]) for e in first + second)
     assert Counter((row[0], row[1]) for row in rows(spark, project, "shown")) == sent
     files = spark.read.parquet(str(project.folder / "files"))
@@ -126,11 +127,10 @@ def test_sigterm_stops_after_the_current_batch(project: Project) -> None:
     folder = str(project.folder)
 
     def own() -> str:
-        return next((run.id for run in store.runs("live_test") if run.folder == folder), "")
+        return next((run.id for run in store.runs(project.name)), "")
 
-    wait_until(lambda: (store.last_batch(own(), "shown") or -1) >= 0, "a batch is done")
-    refused = project.start("run", folder)
-    assert refused.wait() == 2
+    wait_until(lambda: store.last_batch(own(), "shown") is not None, "a batch is done")
+    project.rekappa("run", folder, expect=2)
     assert "is going in process" in (project.folder / "stderr.txt").read_text()
     process.send_signal(signal.SIGTERM)
     out, _ = process.communicate(timeout=180)
@@ -141,7 +141,9 @@ def test_sigterm_stops_after_the_current_batch(project: Project) -> None:
 
 
 def test_a_query_that_spark_refuses_is_named(project: Project) -> None:
-    (project.folder / "app.py").write_text(CODE.replace('.withWatermark("event_ts", "1 minute")', ""))
+    (project.folder / "app.py").write_text(
+        (project.folder / "app.py").read_text().replace('.withWatermark("event_ts", "1 minute")', "")
+    )
     project.send(impressions(project, START, 1, 4))
     project.rekappa("run", str(project.folder), "--available-now", expect=2)
     message = (project.folder / "stderr.txt").read_text()

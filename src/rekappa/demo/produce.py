@@ -37,6 +37,7 @@ def produce(bootstrap: str, events: Iterable[Event], prefixes: bool = True) -> i
         {
             "bootstrap.servers": bootstrap,
             "enable.idempotence": True,
+            "log_level": 2,
             "linger.ms": 20,
             "compression.type": "lz4",
             "queue.buffering.max.messages": 1_000_000,

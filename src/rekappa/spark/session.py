@@ -35,7 +35,8 @@ def plain(value: Option) -> str:
 def catalog_settings(name: str, catalog: Catalog, home: Home) -> dict[str, str]:
     """Spark's properties for one Iceberg catalog."""
     prefix = f"spark.sql.catalog.{name}"
-    settings = {prefix: "org.apache.iceberg.spark.SparkCatalog"}
+    # Not cached: a table that another process, or a query's own session, has just changed is seen as it is now.
+    settings = {prefix: "org.apache.iceberg.spark.SparkCatalog", f"{prefix}.cache-enabled": "false"}
     if catalog.type == "stack":
         home.warehouse.mkdir(parents=True, exist_ok=True)
         settings |= {
