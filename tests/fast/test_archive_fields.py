@@ -10,7 +10,14 @@ from hypothesis import strategies as st
 
 from rekappa.archive.fields import fits, kind, merged, misfits, reason, unknown_fields
 
-COLUMNS = {"id": "bigint", "small": "int", "name": "string", "at": "timestamp", "ok": "boolean", "tags": "array<string>"}
+COLUMNS = {
+    "id": "bigint",
+    "small": "int",
+    "name": "string",
+    "at": "timestamp",
+    "ok": "boolean",
+    "tags": "array<string>",
+}
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),

@@ -138,7 +138,7 @@ def test_what_the_app_defines_travels_to_a_process_that_can_not_import_it(tmp_pa
     from pyspark import cloudpickle
 
     sent = tmp_path / "sent"
-    sent.write_bytes(cloudpickle.dumps(app.box))  # type: ignore[attr-defined]
+    sent.write_bytes(cloudpickle.dumps(app.box))  # type: ignore[attr-defined, no-untyped-call]
     reader = "import pickle, sys; print(pickle.load(open(sys.argv[1], 'rb')).twice())"
     answer = subprocess.run([sys.executable, "-c", reader, str(sent)], capture_output=True, text=True, check=True)
     assert answer.stdout.strip() == "42"

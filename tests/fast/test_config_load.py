@@ -401,3 +401,13 @@ def test_durations_are_timedeltas(write: Write) -> None:
 def test_the_null_sink_needs_no_quotes(write: Write) -> None:
     text = BASE.replace("  copy:\n", "  nothing: {type: null}\n  copy:\n")
     assert load(write(text), environ={}).config.sinks["nothing"].type == "null"
+
+
+def test_a_secret_is_refused_on_the_command_line(write: Write) -> None:
+    error = refused(write(), f"clusters.main.options.sasl.password={SECRET}")
+    assert "every user of the machine" in error.message
+    assert SECRET not in error.message
+    variable = "REKAPPA__CLUSTERS__MAIN__OPTIONS__SASL__PASSWORD"
+    assert variable in (error.hint or "")
+    taken = load(write(), environ={variable: SECRET}).config.clusters["main"].options["sasl.password"]
+    assert taken.get_secret_value() == SECRET  # type: ignore[union-attr]

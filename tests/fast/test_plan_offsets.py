@@ -46,9 +46,7 @@ def logs(draw: st.DrawFn) -> tuple[list[Row], dict[str, list[Row]], list[Split]]
 
 
 def split_of(path: str, own: list[Row], known: bool) -> Split:
-    partitions, offsets, times = (
-        [f(row) for row in own] for f in (lambda r: r[0].partition, lambda r: r[1], lambda r: r[2])
-    )
+    partitions, offsets, times = [row[0].partition for row in own], [row[1] for row in own], [row[2] for row in own]
     bounds = OffsetBounds(min(partitions), max(partitions), min(offsets), max(offsets)) if known else None
     position = own[0][0]
     return Split(position.source, path, len(own), 10, min(times), max(times), position.region, positions=bounds)

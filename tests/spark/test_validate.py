@@ -80,7 +80,10 @@ def test_duplicates_in_an_append_sink_are_explained(spark: SparkSession) -> None
 def test_without_a_key_rows_are_a_multiset(spark: SparkSession) -> None:
     """Against a count in plain Python, nulls and repeated rows included."""
     rng = random.Random(7)
-    draw = lambda: (rng.choice([1, 2, None]), rng.choice([0.5, None]), rng.choice(["a", None]))  # noqa: E731
+
+    def draw() -> tuple[object, ...]:
+        return rng.choice([1, 2, None]), rng.choice([0.5, None]), rng.choice(["a", None])
+
     one, two = [draw() for _ in range(40)], [draw() for _ in range(50)]
     found = compare(rows(spark, *one), rows(spark, *two), Rules())
     same = sum((Counter(one) & Counter(two)).values())

@@ -32,7 +32,6 @@ class Loaded:
     config: AppConfig
     folder: FilePath
     file: FilePath
-    # May hold secrets: not for logs.
     overrides: tuple[str, ...] = field(default=(), repr=False)
     origins: Mapping[Path, Origin] = field(default_factory=dict, repr=False)
 

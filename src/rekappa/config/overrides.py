@@ -60,6 +60,12 @@ def from_flags(flags: Sequence[str]) -> Iterator[Override]:
                 hint="For example --set profiles.backfill.spark.sql.shuffle.partitions=16",
             )
         path = joined(parts)
+        if text and is_secret(path):
+            variable = PREFIX + "__".join(parts).upper()
+            raise ConfigError(
+                f"Cannot use --set {key.strip()}: a secret on a command line can be read by every user of the machine",
+                hint=f"Set the environment variable {variable}, or write ${{NAME}} in the file.",
+            )
         yield Override(path, _value(path, text, f"--set {key}"), text, Origin("set", f"--set {key.strip()}"))
 
 
