@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 M = timedelta(minutes=1)
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 DDL = record_ddl("id BIGINT, show BIGINT, event_ts TIMESTAMP, v STRING")
 
 
@@ -250,3 +252,26 @@ def test_a_union_and_a_static_table(spark: SparkSession) -> None:
     assert not shape.stateful
     assert reaches(shape) == (0 * M, 0 * M)
     assert shape.columns == {"a": ("show", "event_ts"), "b": ("show", "event_ts")}
+
+
+def test_the_reference_apps(spark: SparkSession) -> None:
+    from rekappa.config.bind import load_app
+    from rekappa.config.load import load
+    from rekappa.config.schema import payload_ddl
+    from rekappa.plan.margins import derive
+    from rekappa.plan.mode import choose
+    from rekappa.plan.plan import Mode
+
+    chosen = {}
+    for name in ("take_rate", "sessions"):
+        loaded = load(EXAMPLES / name)
+        sources = loaded.config.sources
+        schemas = {key: record_ddl(payload_ddl(source, loaded.folder)) for key, source in sources.items()}
+        times = {key: source.event_time for key, source in sources.items()}
+        for job in load_app(loaded).jobs.values():
+            sinks = {output: loaded.config.sinks[output].event_time for output in job.outputs}
+            shapes = list(analyse(spark, job, schemas, times, sinks).values())
+            chosen[job.name] = (choose(job.name, shapes).mode, derive(shapes, M).drain_reason)
+    assert chosen["plays_per_impression"] == (Mode.BULK, "10m join range + 10m watermark")
+    assert chosen["take_rate"] == (Mode.BULK, "10m join range + 10m window + 10m watermark")
+    assert chosen["sessions"][0] is Mode.ORDERED
