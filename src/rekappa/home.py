@@ -11,6 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 
+def local_uri(path: Path) -> str:
+    """A local folder as Hadoop reads it: it does not decode `%20`, so the path stands there as it is."""
+    return f"file:{path.absolute()}"
+
+
 @dataclass(frozen=True, slots=True)
 class Home:
     root: Path

@@ -16,11 +16,12 @@ from rekappa.config.bind import Query, queries
 from rekappa.config.load import Loaded
 from rekappa.home import Home
 from rekappa.plan.plan import Chunk, JobPlan, Plan
-from rekappa.replay.tuning import Facts, bulk_settings, tuned, unset_by
+from rekappa.replay.tuning import Facts, bulk_settings, unset_by
 from rekappa.sinks.contract import BatchId
 from rekappa.sinks.staging import staging_sink, staging_table
 from rekappa.sources.open import open_batch
 from rekappa.spark.commits import last_batch, load_table
+from rekappa.spark.state import settings
 from rekappa.timeline import Window
 
 if TYPE_CHECKING:
@@ -79,7 +80,7 @@ def run_bulk(
     share = 1 / max(len(chunks), 1)
     sizes = {source.name: int(source.bytes * share) for source in bulk.job.sources}
     profile = bulk.loaded.config.profiles.backfill.spark
-    with tuned(spark, unset_by(bulk_settings(_facts(spark, sizes)), profile)):
+    with settings(spark, unset_by(bulk_settings(_facts(spark, sizes)), profile)):
         for chunk in chunks[committed(spark, bulk) :]:
             if not before(chunk):
                 return False

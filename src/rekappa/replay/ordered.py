@@ -17,11 +17,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rekappa.errors import RekappaError, RunError, SourceError
+from rekappa.home import local_uri
 from rekappa.plan.store import PlanFile
 from rekappa.replay.closing import Reached, is_closing, log_closing_batch, reached
 from rekappa.replay.journal import BatchNote, Journal
-from rekappa.replay.state import IN_MEMORY, ROCKSDB, session_settings, state_settings
+from rekappa.replay.state import state_settings
 from rekappa.replay.values import ArchiveSource, Control, HoldBack, SliceOutcome, SliceProgress
+from rekappa.spark.state import settings
 from rekappa.timeline import Window
 
 if TYPE_CHECKING:
@@ -29,8 +31,6 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 __all__ = [
-    "IN_MEMORY",
-    "ROCKSDB",
     "ArchiveSource",
     "Control",
     "HoldBack",
@@ -130,12 +130,12 @@ class _SliceRun:
         committed = self.checkpoint / "commits" / str(last)
         rows = self.result(self._inputs(at.slices))
         chosen = state_settings(rows, self.state_store, self.spark.sparkContext.defaultParallelism)
-        with session_settings(self.spark, chosen | self.settings):
+        with settings(self.spark, chosen | self.settings):
             query = (
                 rows.writeStream.foreachBatch(self._batch)
                 .outputMode(self.output_mode)
                 # Not as a URI: Hadoop does not decode one, and would use another folder for a name with a space.
-                .option("checkpointLocation", f"file:{self.checkpoint.absolute()}")
+                .option("checkpointLocation", local_uri(self.checkpoint))
                 .trigger(processingTime="0 seconds")
                 .start()
             )

@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from rekappa.spark.state import PROVIDER, state_store
+
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
-IN_MEMORY = "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider"
-ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+    from pyspark.sql import DataFrame
 
 
-def state_settings(rows: DataFrame, state_store: str | None, cores: int) -> dict[str, str]:
+def state_settings(rows: DataFrame, provider: str | None, cores: int) -> dict[str, str]:
     """Spark's settings for a replay: as few and as cheap writes as exactly-once allows.
 
-    State lives in memory, which is several times faster than RocksDB, unless the query needs the latter.
+    `provider` is the state store's class; the one that suits the query if None.
     """
-    analysed = rows._jdf.queryExecution().analyzed().toString()
-    provider = state_store or (ROCKSDB if "TransformWithState" in analysed else IN_MEMORY)
     return {
         "spark.sql.streaming.noDataMicroBatches.enabled": "false",
-        "spark.sql.streaming.stateStore.providerClass": provider,
+        PROVIDER: provider or state_store(rows),
         "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
         "spark.sql.streaming.stateStore.minDeltasForSnapshot": "20",
         "spark.sql.streaming.maxBatchesToRetainInMemory": "1",
@@ -34,19 +29,3 @@ def state_settings(rows: DataFrame, state_store: str | None, cores: int) -> dict
         "spark.sql.streaming.minBatchesToRetain": "20",
         "spark.sql.shuffle.partitions": str(cores),
     }
-
-
-@contextmanager
-def session_settings(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
-    """A query keeps the settings of the moment it is started: they are ours only for that moment."""
-    before: dict[str, str | None] = {key: spark.conf.get(key, None) for key in settings}
-    for key, value in settings.items():
-        spark.conf.set(key, value)
-    try:
-        yield
-    finally:
-        for key, earlier in before.items():
-            if earlier is None:
-                spark.conf.unset(key)
-            else:
-                spark.conf.set(key, earlier)

@@ -7,13 +7,8 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 MB, GB = 1024**2, 1024**3
 EXPANSION = 5
@@ -82,19 +77,3 @@ def machine_memory() -> int:
 def unset_by(settings: Iterable[Setting], profile: Mapping[str, object]) -> dict[str, str]:
     """The settings that the profile leaves to us."""
     return {setting.key: setting.value for setting in settings if setting.key not in profile}
-
-
-@contextmanager
-def tuned(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
-    """Run a block with these SQL settings; the session has its own back afterwards."""
-    before: dict[str, str | None] = {key: spark.conf.get(key, None) for key in settings}
-    for key, value in settings.items():
-        spark.conf.set(key, value)
-    try:
-        yield
-    finally:
-        for key, earlier in before.items():
-            if earlier is None:
-                spark.conf.unset(key)
-            else:
-                spark.conf.set(key, earlier)

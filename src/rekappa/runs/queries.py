@@ -9,6 +9,7 @@ from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING, Any
 
+from rekappa.home import local_uri
 from rekappa.sinks.contract import BatchId, Sink
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ def start_query(
         sink.write(batch, BatchId(run, name, number))
 
     writer = rows.writeStream.queryName(f"{run} {name}").foreachBatch(write)
-    writer = writer.option("checkpointLocation", checkpoint.as_uri())
+    writer = writer.option("checkpointLocation", local_uri(checkpoint))
     if trigger == AVAILABLE_NOW:
         writer = writer.trigger(availableNow=True)
     else:

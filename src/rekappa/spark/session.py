@@ -7,7 +7,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from rekappa.config.model import AppConfig, Catalog, Option
-from rekappa.home import Home
+from rekappa.home import Home, local_uri
 from rekappa.jvm.jars import jars
 from rekappa.jvm.java import use_java
 from rekappa.spark.launch import launching, local_defaults
@@ -22,6 +22,8 @@ DEFAULTS: dict[str, str] = {
     "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
     "spark.sql.shuffle.partitions": "4",
     "spark.sql.streaming.minBatchesToRetain": "10000",
+    # A batch that is run again after a crash can meet the checksum of its first attempt (SPARK-56461).
+    "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
 }
 
 
@@ -43,7 +45,7 @@ def catalog_settings(name: str, catalog: Catalog, home: Home) -> dict[str, str]:
             f"{prefix}.type": "jdbc",
             f"{prefix}.uri": f"jdbc:sqlite:{home.catalog}",
             f"{prefix}.jdbc.schema-version": "V1",
-            f"{prefix}.warehouse": catalog.warehouse or home.warehouse.as_uri(),
+            f"{prefix}.warehouse": catalog.warehouse or local_uri(home.warehouse),
         }
     else:
         settings[f"{prefix}.type"] = catalog.type
@@ -63,9 +65,9 @@ def hive_settings(config: AppConfig, home: Home) -> dict[str, str]:
     folder = home.root / "hive"
     return {
         "spark.sql.catalogImplementation": "hive",
-        "spark.sql.warehouse.dir": (folder / "warehouse").as_uri(),
+        "spark.sql.warehouse.dir": local_uri(folder / "warehouse"),
         "spark.hadoop.javax.jdo.option.ConnectionURL": f"jdbc:derby:;databaseName={folder}/metastore_db;create=true",
-        "spark.driver.extraJavaOptions": f"-Dderby.system.home={folder}",
+        "spark.driver.extraJavaOptions": f'"-Dderby.system.home={folder}"',
     }
 
 
