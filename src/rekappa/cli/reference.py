@@ -11,7 +11,7 @@ from rekappa.cli.main import COMMANDS, main
 
 def reference() -> str:
     """The whole page, ending in a line feed."""
-    context = click.Context(main, info_name="rekappa")
+    context = main.make_context("rekappa", [], resilient_parsing=True)
     lines = [
         "# Commands",
         "",
@@ -32,7 +32,7 @@ def reference() -> str:
 
 def commands() -> Iterator[tuple[str, ...]]:
     """The words of every command, those inside groups too."""
-    context = click.Context(main, info_name="rekappa")
+    context = main.make_context("rekappa", [], resilient_parsing=True)
     for name in main.list_commands(context):
         command = main.get_command(context, name)
         yield (name,)
