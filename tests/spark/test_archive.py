@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -12,9 +13,9 @@ from uuid import uuid4
 import pytest
 from confluent_kafka import Producer
 
-from rekappa.archive.batch import BatchWriter
 from rekappa.archive.compact import compact
 from rekappa.archive.completeness import complete_until
+from rekappa.archive.cost import cost
 from rekappa.archive.router import run_routers
 from rekappa.archive.status import status
 from rekappa.archive.tables import Route, routes
@@ -33,47 +34,48 @@ if TYPE_CHECKING:
 START = datetime.now(UTC).replace(minute=0, second=0, microsecond=0) - timedelta(hours=5)
 CONFIG = """
 app: archive_test
+clusters: {clusters}
 sources:
   events:
     schema: "{schema}"
     event_time: event_ts
     candidates:
-      live: {{type: kafka, topic: {topic}}}
+      live: {{type: kafka, cluster: {names}, topic: {topic}}}
       past: {{type: iceberg, table: lake.archive_test.{topic}}}
 sinks:
   out: {{type: "null"}}
 archive: {{dead_letters: lake.archive_test.dead_{topic}, max_records_per_batch: 400}}
 """
+ONE = {"main": {"bootstrap": "stack"}}
+TWO = {name: {"bootstrap": "stack", "region": name, "topic_prefix": f"{name}."} for name in ("us", "eu")}
 
 
 class Archive:
     """One topic and its archive."""
 
     def __init__(self, spark: SparkSession, home: Home, broker: str, folder: Path) -> None:
-        self.spark, self.broker, self.folder = spark, broker, folder
-        self.home = Home(folder / ".rekappa")
-        self.shared, self.topic = home, f"t{uuid4().hex[:10]}"
-        create_topics(broker, [self.topic])
+        self.spark, self.home, self.broker, self.folder = spark, home, broker, folder
+        self.topic = f"t{uuid4().hex[:10]}"
         self.declare("id BIGINT, event_ts TIMESTAMP")
 
-    def declare(self, schema: str) -> None:
-        (self.folder / "rekappa.yaml").write_text(CONFIG.format(schema=schema, topic=self.topic))
+    def declare(self, schema: str, clusters: dict[str, Any] = ONE) -> None:
+        made = CONFIG.format(schema=schema, topic=self.topic, clusters=json.dumps(clusters), names=[*clusters])
+        (self.folder / "rekappa.yaml").write_text(made)
 
     @property
     def loaded(self) -> Loaded:
-        return load(self.folder, overrides=[f"clusters.main.bootstrap={self.broker}"])
+        return load(self.folder)
 
     @property
     def route(self) -> Route:
         return routes(self.loaded)[0]
 
-    def send(self, values: Sequence[bytes | None], first: datetime = START) -> None:
+    def send(self, values: Sequence[bytes | None], first: datetime = START, prefix: str = "") -> None:
+        create_topics(self.broker, [prefix + self.topic])
         producer = Producer({"bootstrap.servers": self.broker})
         for number, value in enumerate(values):
-            moment = first + timedelta(seconds=number)
-            producer.produce(
-                self.topic, value, f"k{number}".encode(), number % 2, timestamp=int(moment.timestamp() * 1000)
-            )
+            key, millis = f"k{number}".encode(), int((first + timedelta(seconds=number)).timestamp() * 1000)
+            producer.produce(prefix + self.topic, value, key, number % 2, timestamp=millis)
         assert producer.flush(30) == 0
 
     def route_all(self) -> None:
@@ -81,12 +83,10 @@ class Archive:
 
     def rows(self) -> list[dict[str, Any]]:
         table = self.route.table
-        self.spark.sql(f"REFRESH TABLE {table}")
         return [row.asDict(recursive=True) for row in self.spark.table(table).orderBy(OFFSET, INGESTION).collect()]
 
     def dead(self) -> list[Any]:
         table = self.route.dead_letters
-        self.spark.sql(f"REFRESH TABLE {table}")
         return self.spark.table(table).orderBy(INGESTION).collect()
 
     def assert_sound(self, messages: int) -> None:
@@ -164,58 +164,52 @@ def test_a_batch_that_is_run_again_changes_nothing(archive: Archive) -> None:
     archive.assert_sound(1002)
 
 
-@pytest.mark.parametrize("victim", ["_grow", "_bury", "_append_sound"])
-def test_a_crash_between_the_commits_of_a_batch(archive: Archive, victim: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    archive.send([event(1), b"nope", event(2, extra="x"), event(3)])
-    real = getattr(BatchWriter, victim)
-
-    def dying(self: BatchWriter, *arguments: Any) -> None:
-        real(self, *arguments)
-        raise SystemError("killed here")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(BatchWriter, victim, dying)
-        with pytest.raises(ArchiveError, match="Cannot go on archiving"):
-            archive.route_all()
+def test_regions_with_topics_of_their_own(archive: Archive) -> None:
+    archive.declare("id BIGINT, event_ts TIMESTAMP", TWO)
+    archive.send([event(number) for number in range(20)], prefix="us.")
+    archive.send([event(number) for number in range(6)] + [b"nope"], prefix="eu.")
     archive.route_all()
-    assert {row["id"]: row["extra"] for row in archive.rows()} == {1: None, 2: "x", 3: None}
-    assert len(archive.dead()) == 1
-    archive.assert_sound(4)
-
-
-def test_a_lost_checkpoint_is_made_up_from_the_table(archive: Archive) -> None:
-    archive.send([event(1), b"nope"])
+    topics = {region: f"{region}.{archive.topic}" for region in ("us", "eu")}
+    proofs = verify(archive.spark, archive.route)
+    assert [(one.topic, one.region, one.partition, one.rows + one.dead) for one in proofs] == [
+        (topics["eu"], "eu", 0, 4),
+        (topics["eu"], "eu", 1, 3),
+        (topics["us"], "us", 0, 10),
+        (topics["us"], "us", 1, 10),
+    ]
+    archive.send([event(number) for number in range(6, 9)], prefix="eu.")
+    shown = status(archive.loaded, archive.home, archive.route)
+    assert (shown.topics, shown.rows, shown.lag, shown.dead_letters) == (tuple(topics.values()), 26, 3, 1)
+    assert shown.complete_until.keys() == {"us", "eu"}
+    # Without its checkpoint the router carries on after what the table holds of each region's topic.
+    shutil.rmtree(archive.route.checkpoint(archive.home))
     archive.route_all()
-    archive.home = Home(archive.folder / "another")
-    archive.send([event(2), event(3)])
-    archive.route_all()
-    archive.assert_sound(4)
-
-
-def test_complete_until(archive: Archive) -> None:
-    archive.send([event(number) for number in range(10)])
-    before = datetime.now(UTC)
-    archive.route_all()
-    found = complete_until(load_table(archive.loaded.config, archive.route.table, archive.shared))
-    assert before <= found["local"] <= datetime.now(UTC)
+    archive.assert_sound(30)
+    measured = cost(archive.loaded, archive.home, archive.route, 30)
+    logged = [archive.home.stack.rglob(f"{topic}-*/*.log") for topic in topics.values()]
+    stored = sum(file.stat().st_size for files in logged for file in files)
+    assert (measured.messages, measured.measured) == (29, "log files")
+    assert measured.kafka_bytes_per_message == stored / 30
 
 
 def test_compaction_merges_within_the_hour(archive: Archive, spark: SparkSession) -> None:
-    for batch in range(3):
+    before_all = datetime.now(UTC)
+    for batch in range(2):
         archive.send([event(number) for number in range(batch * 100, batch * 100 + 100)], START + timedelta(minutes=59))
         archive.route_all()
+    table = load_table(archive.loaded.config, archive.route.table, archive.home)
+    assert before_all <= complete_until(table)["local"] <= datetime.now(UTC)
     files = f"SELECT * FROM {archive.route.table}.files"
     before = spark.sql(files).count()
     done = compact(spark, archive.route, timedelta(hours=1))
-    spark.sql(f"REFRESH TABLE {archive.route.table}")
-    after = spark.sql(f"{files}").select("record_count", f"readable_metrics.`{INGESTION}`.*").collect()
+    after = spark.sql(files).select("record_count", f"readable_metrics.`{INGESTION}`.*").collect()
     assert before > len(after) == 2
     assert done.files_before == before
     assert all(row["upper_bound"].hour == row["lower_bound"].hour for row in after)
-    table = load_table(archive.loaded.config, archive.route.table, archive.shared)
-    assert "local" in complete_until(table)
+    compacted = load_table(archive.loaded.config, archive.route.table, archive.home)
+    assert complete_until(compacted) == complete_until(table)
     archive.send([event(999)])
     archive.route_all()
-    archive.assert_sound(301)
-    shown = status(archive.loaded, archive.shared, archive.route)
-    assert (shown.rows, shown.files) == (301, 3)
+    archive.assert_sound(201)
+    shown = status(archive.loaded, archive.home, archive.route)
+    assert (shown.rows, shown.files) == (201, 3)

@@ -79,7 +79,8 @@ class BatchWriter:
 
         spark, route, value = raw.sparkSession, self.route, F.col("value")
         if self.writer in done:
-            odd = _not_archived(raw.select("value", metadata()), route)
+            # Found now, for good: the table that it is told by is about to change.
+            odd = _not_archived(raw.select("value", metadata()), route).localCheckpoint()
         else:
             read = raw.select(
                 "value", metadata(), decode(route.source, self.folder, value, self.columns).alias(DECODED)

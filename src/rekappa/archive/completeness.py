@@ -14,11 +14,16 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from rekappa.errors import SourceError
+from rekappa.home import Home
+from rekappa.sources.kafka import client_options
 from rekappa.timeline import parse_instant
 
 if TYPE_CHECKING:
     from confluent_kafka import TopicPartition
     from pyiceberg.table import Table
+
+    from rekappa.archive.tables import Route
+    from rekappa.config.load import Loaded
 
 PREFIX = "rekappa.complete-until."
 
@@ -147,3 +152,12 @@ class Cluster:
             yield consumer
         finally:
             consumer.close()
+
+
+def clusters(loaded: Loaded, home: Home, route: Route) -> list[Cluster]:
+    """The Kafka clusters behind a route, in the order of its candidate."""
+    config = loaded.config
+    return [
+        Cluster(config.cluster(name).region, topic, client_options(config, name, home))
+        for name, topic in zip(route.kafka.cluster, route.topics, strict=True)
+    ]

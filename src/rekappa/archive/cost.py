@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from rekappa.archive.completeness import Cluster
-from rekappa.archive.status import clusters
+from rekappa.archive.completeness import Cluster, clusters
 from rekappa.archive.tables import Route
 from rekappa.config.model import Prices
 from rekappa.home import Home
@@ -86,9 +85,11 @@ def _instant(bound: bytes) -> datetime:
 
 def _kafka_bytes(home: Home, found: list[Cluster], loaded: Loaded, route: Route) -> tuple[str, float]:
     local = all(loaded.config.cluster(name).bootstrap == "stack" for name in route.kafka.cluster)
-    logs = [file for file in home.stack.rglob("*.log") if file.parent.name.rpartition("-")[0] == route.kafka.topic]
-    kept = sum(high - low for _, (low, high) in found[0].bounds().items()) if found else 0
-    if local and logs and kept:
-        return "log files", sum(file.stat().st_size for file in logs) / kept
+    logs = [file for file in home.stack.rglob("*.log") if file.parent.name.rpartition("-")[0] in route.topics]
+    if local and logs:
+        # On one broker, clusters with the same name for the topic are the same topic.
+        distinct = {cluster.topic: cluster for cluster in found}.values()
+        kept = sum(high - low for cluster in distinct for low, high in cluster.bounds().values())
+        return "log files", sum(file.stat().st_size for file in logs) / kept if kept else 0.0
     sizes = [size for cluster in found for size in cluster.sizes(SAMPLE)]
     return "sample", sum(sizes) / len(sizes) if sizes else 0.0

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from functools import reduce
+from operator import or_
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -30,15 +32,16 @@ def batch_ends(checkpoint: Path, number: int, regions: Sequence[str]) -> dict[Pa
     return found
 
 
-def archived_ends(spark: SparkSession, route: Route) -> dict[Partition, int]:
+def archived_ends(spark: SparkSession, route: Route, clusters: Sequence[Cluster]) -> dict[Partition, int]:
     """The next offset after the highest that the table or the dead letters hold, per partition."""
     from pyspark.sql import functions as F
 
     found: dict[Partition, int] = {}
+    ours = reduce(or_, [(F.col(REGION) == one.region) & (F.col(TOPIC) == one.topic) for one in clusters])
     for table in (route.table, route.dead_letters):
         if not exists(spark, table):
             continue
-        rows = spark.table(table).where(F.col(TOPIC) == route.kafka.topic)
+        rows = spark.table(table).where(ours)
         if table == route.dead_letters:
             rows = rows.where(F.col("source") == route.source_name)
         highest = rows.groupBy(F.col(REGION).alias("r"), F.col(PARTITION).alias("p")).agg(F.max(OFFSET).alias("o"))
@@ -47,6 +50,7 @@ def archived_ends(spark: SparkSession, route: Route) -> dict[Partition, int]:
     return found
 
 
-def starting_offsets(ends: Mapping[Partition, int], topic: str, cluster: Cluster) -> str:
+def starting_offsets(ends: Mapping[Partition, int], cluster: Cluster) -> str:
     """Spark's `startingOffsets` that carries on after these ends; partitions not named start at the beginning."""
-    return json.dumps({topic: {str(number): ends.get((region, number), -2) for region, number in cluster.bounds()}})
+    starts = {str(number): ends.get((region, number), -2) for region, number in cluster.bounds()}
+    return json.dumps({cluster.topic: starts})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 import time
 from collections.abc import Callable
@@ -12,13 +13,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rekappa.archive.batch import BatchWriter
-from rekappa.archive.completeness import Cluster, Ends, Partition, properties, reached
+from rekappa.archive.completeness import Ends, Partition, clusters, properties, reached
 from rekappa.archive.offsets import archived_ends, batch_ends, starting_offsets
 from rekappa.archive.tables import Route, prepare_archive, prepare_dead_letters, quoted, routes
 from rekappa.errors import ArchiveError
 from rekappa.home import Home
 from rekappa.sources.decode import payload_type
-from rekappa.sources.kafka import client_options, messages
+from rekappa.sources.kafka import messages
 from rekappa.spark.commits import BATCH, WRITER, load_table
 from rekappa.spark.offsetlog import last_committed
 
@@ -52,10 +53,7 @@ class Router:
         self.route, self.rows, self.batch = route, 0, -1
         self._spark, self._loaded, self._home = spark, loaded, home
         self._folder: Path = route.checkpoint(home)
-        self._clusters = [
-            Cluster(loaded.config.cluster(name).region, route.kafka.topic, client_options(loaded.config, name, home))
-            for name in route.kafka.cluster
-        ]
+        self._clusters = clusters(loaded, home, route)
         self._regions = [cluster.region for cluster in self._clusters]
         self._complete: dict[str, datetime] = {}
         self._marked: dict[str, datetime] = {}
@@ -99,7 +97,12 @@ class Router:
     def failure(self) -> str | None:
         """Why the query ended, None if it runs or was stopped."""
         error = self._query.exception()
-        return None if error is None or (self._stopping.is_set() and Stopping.__name__ in str(error)) else str(error)
+        if error is None or (self._stopping.is_set() and Stopping.__name__ in str(error)):
+            return None
+        lines = str(error).splitlines()
+        # What a batch raised stands at the end of a traceback, in the middle of the text.
+        raised = [line for line in lines if re.match(r"[\w.]+(Error|Exception|Interrupt)\b", line)]
+        return (raised or lines or ["unknown"])[0][:300]
 
     def beat(self) -> Progress:
         """Say how far it is; where nothing has come for a while, note in the table that nothing is missing."""
@@ -195,9 +198,8 @@ class Router:
     def _starting(self) -> list[str]:
         """Where each cluster starts: at its earliest message; with a table but no checkpoint, after what it has."""
         lost = not (self._folder / "metadata").exists()
-        ends = archived_ends(self._spark, self.route) if lost else {}
-        topic = self.route.kafka.topic
-        return [starting_offsets(ends, topic, cluster) if ends else "earliest" for cluster in self._clusters]
+        ends = archived_ends(self._spark, self.route, self._clusters) if lost else {}
+        return [starting_offsets(ends, cluster) if ends else "earliest" for cluster in self._clusters]
 
 
 def run_routers(
@@ -229,7 +231,7 @@ def run_routers(
         problem = router.failure()
         if problem:
             raise ArchiveError(
-                f"Cannot go on archiving source {router.route.source_name!r}: {problem.splitlines()[0][:300]}",
+                f"Cannot go on archiving source {router.route.source_name!r}: {problem}",
                 hint="Nothing is lost: rekappa archive run continues where it was.",
             )
     return [router.beat() for router in routers]

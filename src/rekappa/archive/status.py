@@ -7,13 +7,12 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from rekappa.archive.completeness import Cluster, complete_until
+from rekappa.archive.completeness import clusters, complete_until
 from rekappa.archive.offsets import batch_ends
 from rekappa.archive.tables import Route
 from rekappa.errors import SourceError
 from rekappa.home import Home
 from rekappa.replay.catalog import load_table
-from rekappa.sources.kafka import client_options
 from rekappa.spark.offsetlog import last_committed
 
 if TYPE_CHECKING:
@@ -28,7 +27,7 @@ class SourceStatus:
     Kafka or the router's checkpoint can't be seen from here."""
 
     source: str
-    topic: str
+    topics: tuple[str, ...]
     table: str
     lag: int | None
     rows: int = 0
@@ -46,13 +45,13 @@ def status(loaded: Loaded, home: Home, route: Route) -> SourceStatus:
     try:
         table = load_table(loaded.config, route.table, home)
     except SourceError:
-        return SourceStatus(route.source_name, route.kafka.topic, route.table, lag)
+        return SourceStatus(route.source_name, route.topics, route.table, lag)
     sizes = [(task.file.record_count, task.file.file_size_in_bytes) for task in table.scan().plan_files()]
     snapshot = table.current_snapshot()
     small = loaded.config.archive.target_file_size_mb * 1024 * 1024 * SMALL_SHARE
     return SourceStatus(
         route.source_name,
-        route.kafka.topic,
+        route.topics,
         route.table,
         lag,
         rows=sum(rows for rows, _ in sizes),
@@ -63,14 +62,6 @@ def status(loaded: Loaded, home: Home, route: Route) -> SourceStatus:
         complete_until=complete_until(table),
         dead_letters=_dead(loaded, home, route),
     )
-
-
-def clusters(loaded: Loaded, home: Home, route: Route) -> list[Cluster]:
-    """The Kafka clusters behind a route, in the order of its candidate."""
-    config, topic = loaded.config, route.kafka.topic
-    return [
-        Cluster(config.cluster(name).region, topic, client_options(config, name, home)) for name in route.kafka.cluster
-    ]
 
 
 def _lag(loaded: Loaded, home: Home, route: Route) -> int | None:

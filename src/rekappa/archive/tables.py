@@ -5,6 +5,8 @@ One table per source, and one table per app for messages that can't be decoded (
 
 from __future__ import annotations
 
+import hashlib
+import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,12 +29,13 @@ _WIDENS = {("int", "bigint"), ("float", "double")}
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """One source's way from its topic to its table."""
+    """One source's way to its table. `topics` are its topic's names on the candidate's clusters, in their order."""
 
     app: str
     source_name: str
     source: Source
     kafka: KafkaCandidate
+    topics: tuple[str, ...]
     table: str
     dead_letters: str
 
@@ -42,8 +45,10 @@ class Route:
         return f"archive:{self.app}:{self.source_name}"
 
     def checkpoint(self, home: Home) -> Path:
-        """Where the router keeps its offsets: those of another topic or table are of no use to it."""
-        return home.checkpoint(self.app, "archive") / f"{self.source_name} {self.kafka.topic} {self.table}"
+        """Where the router keeps its offsets: those of other clusters, topics or tables are of no use to it."""
+        between = json.dumps([self.kafka.cluster, self.topics, self.table])
+        name = f"{self.source_name}-{hashlib.sha256(between.encode()).hexdigest()[:12]}"
+        return home.checkpoint(self.app, "archive") / name
 
 
 def routes(loaded: Loaded, only: str | None = None) -> list[Route]:
@@ -55,7 +60,8 @@ def routes(loaded: Loaded, only: str | None = None) -> list[Route]:
         kafka = next((c for c in source.candidates.values() if isinstance(c, KafkaCandidate)), None)
         iceberg = next((c for c in source.candidates.values() if isinstance(c, IcebergCandidate)), None)
         if kafka is not None and iceberg is not None and only in (None, name):
-            found.append(Route(config.app, name, source, kafka, iceberg.table, dead))
+            topics = tuple(config.cluster(cluster).topic(kafka.topic) for cluster in kafka.cluster)
+            found.append(Route(config.app, name, source, kafka, topics, iceberg.table, dead))
     if not found:
         raise ArchiveError(
             f"Cannot archive {only or config.app!r}: no such source with both a kafka and an iceberg candidate",

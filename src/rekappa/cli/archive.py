@@ -47,9 +47,8 @@ def run(
     loaded, home, out = load(app, overrides=overrides), Home.locate(), output(as_json)
     found = routes(loaded, source)
     if dry_run:
-        out.table(
-            "Would archive", ["source", "topic", "table"], [(r.source_name, r.kafka.topic, r.table) for r in found]
-        )
+        rows = [(r.source_name, ", ".join(r.topics), r.table) for r in found]
+        out.table("Would archive", ["source", "topics", "table"], rows)
         return
     from rekappa.archive.router import Progress, run_routers
     from rekappa.spark.session import open_session
@@ -72,8 +71,8 @@ def run(
 
         done = run_routers(spark, loaded, home, only=source, available_now=available_now, stop=stop, report=report)
     spark.stop()
-    rows = [(p.source, p.rows, p.batch, {r: format_instant(t) for r, t in p.complete.items()}) for p in done]
-    out.table("Archived", ["source", "rows", "batch", "complete until"], rows)
+    ended = [(p.source, p.rows, p.batch, {r: format_instant(t) for r, t in p.complete.items()}) for p in done]
+    out.table("Archived", ["source", "rows", "batch", "complete until"], ended)
 
 
 @archive.command()
