@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import signal
 import threading
-from datetime import timedelta
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
 from types import FrameType
 
 import click
@@ -12,7 +13,7 @@ import click
 from rekappa.cli.options import dry_run_option, json_option, set_option
 from rekappa.cli.output import output
 from rekappa.home import Home
-from rekappa.timeline import format_instant, parse_duration
+from rekappa.timeline import parse_duration
 
 
 def _duration(ctx: click.Context, parameter: click.Parameter, value: str) -> timedelta:
@@ -47,7 +48,7 @@ def run(
     loaded, home, out = load(app, overrides=overrides), Home.locate(), output(as_json)
     found = routes(loaded, source)
     if dry_run:
-        rows = [(r.source_name, ", ".join(r.topics), r.table) for r in found]
+        rows = [(r.source_name, r.topics, r.table) for r in found]
         out.table("Would archive", ["source", "topics", "table"], rows)
         return
     from rekappa.archive.router import Progress, run_routers
@@ -71,8 +72,12 @@ def run(
 
         done = run_routers(spark, loaded, home, only=source, available_now=available_now, stop=stop, report=report)
     spark.stop()
-    ended = [(p.source, p.rows, p.batch, {r: format_instant(t) for r, t in p.complete.items()}) for p in done]
-    out.table("Archived", ["source", "rows", "batch", "complete until"], ended)
+    if out.is_json:
+        out.document(
+            [{"source": p.source, "rows": p.rows, "batch": p.batch, "complete_until": p.complete} for p in done]
+        )
+        return
+    out.table("Archived", ["source", "rows", "complete until"], [(p.source, p.rows, _until(p.complete)) for p in done])
 
 
 @archive.command()
@@ -130,7 +135,7 @@ def status(app: str, source: str | None, overrides: tuple[str, ...], as_json: bo
         return
     columns = ["source", "table", "lag", "rows", "files", "small", "bytes", "complete until", "dead letters"]
     rows = [
-        (s.source, s.table, s.lag, s.rows, s.files, s.small_files, s.bytes, s.complete_until, s.dead_letters)
+        (s.source, s.table, s.lag, s.rows, s.files, s.small_files, s.bytes, _until(s.complete_until), s.dead_letters)
         for s in found
     ]
     out.table("Archive", columns, rows)
@@ -175,6 +180,12 @@ def verify(ctx: click.Context, app: str, source: str | None, overrides: tuple[st
         out.table("Offsets", columns, rows)
     if not all(proof.sound for proof in proofs):
         ctx.exit(1)
+
+
+def _until(complete: Mapping[str, datetime]) -> str | None:
+    """For a person: whole seconds, rounded down."""
+    shown = [f"{region} {moment.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}" for region, moment in sorted(complete.items())]
+    return ", ".join(shown) or None
 
 
 def _ranges(found: tuple[tuple[int, int], ...]) -> str:
