@@ -6,6 +6,7 @@ import random
 from collections import Counter
 from dataclasses import replace
 from datetime import timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -116,6 +117,13 @@ def test_without_alignment_state_grows(production: Production) -> None:
         for name, parts in (("aligned", list(slices)), ("apart", apart))
     }
     assert peaks["apart"] > 2 * peaks["aligned"]
+
+
+def test_the_docs_table_is_what_is_tested() -> None:
+    lines = (Path(__file__).parents[2] / "docs" / "fidelity.md").read_text().splitlines()
+    cells = [[cell.strip(" `") for cell in line.split("|")[1:-1]] for line in lines if line.startswith("| `")]
+    promised = {row[0]: row[2:] for row in cells}
+    assert promised == {job: ["refused" if job in IN_ORDER else "equal", *["equal"] * 3] for job in JOBS}
 
 
 def _with_slices(plan: Plan, slices: list[Slice]) -> Plan:
