@@ -132,7 +132,8 @@ def _produce(bootstrap: str, topic: str, codec: str, count: int) -> None:
     from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
     made = NewTopic(topic, num_partitions=PARTITIONS, replication_factor=1, config={"compression.type": codec})
-    AdminClient({"bootstrap.servers": bootstrap}).create_topics([made])[topic].result()
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin.create_topics([made])[topic].result()
     producer = Producer(
         {"bootstrap.servers": bootstrap, "compression.type": codec, "linger.ms": 50,
          "queue.buffering.max.messages": 1_000_000}

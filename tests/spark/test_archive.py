@@ -164,6 +164,21 @@ def test_a_batch_that_is_run_again_changes_nothing(archive: Archive) -> None:
     archive.assert_sound(1002)
 
 
+def test_a_batch_that_failed_halfway_is_finished(archive: Archive, spark: SparkSession) -> None:
+    archive.send([event(1), event(2)])
+    archive.route_all()
+    dead = archive.route.dead_letters
+    spark.sql(f"DROP TABLE {dead}")
+    spark.sql(f"CREATE TABLE {dead} (something INT) USING iceberg")
+    archive.send([event(3), b"nope", event(4, extra="x")])
+    with pytest.raises(ArchiveError, match="Cannot go on archiving source 'events'"):
+        archive.route_all()
+    spark.sql(f"DROP TABLE {dead}")
+    archive.route_all()
+    assert sorted((row["id"], row["extra"]) for row in archive.rows()) == [(1, None), (2, None), (3, None), (4, "x")]
+    archive.assert_sound(5)
+
+
 def test_regions_with_topics_of_their_own(archive: Archive) -> None:
     archive.declare("id BIGINT, event_ts TIMESTAMP", TWO)
     archive.send([event(number) for number in range(20)], prefix="us.")

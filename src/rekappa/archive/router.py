@@ -21,7 +21,7 @@ from rekappa.home import Home
 from rekappa.sources.decode import payload_type
 from rekappa.sources.kafka import messages
 from rekappa.spark.commits import BATCH, WRITER, load_table
-from rekappa.spark.offsetlog import last_committed
+from rekappa.spark.offsetlog import last_committed, last_planned
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -39,7 +39,7 @@ class Progress:
     batch: int
     rows: int
     behind: int
-    complete: dict[str, datetime]
+    complete_until: dict[str, datetime]
 
 
 class Stopping(Exception):
@@ -62,6 +62,8 @@ class Router:
         self._lows: dict[Partition, int] = {}
         self._last_mark = time.monotonic()
         self._writing, self._stopping = threading.Lock(), threading.Event()
+        # Whether a batch may have made some of its commits and not all: none of ours may then stand above them.
+        self._unfinished = False
         self._writer: BatchWriter | None = None
         self._query: Any = None
 
@@ -73,6 +75,10 @@ class Router:
         prepare_dead_letters(spark, route.dead_letters)
         self._declared = declared
         self._seen = [self._ends()]
+        last = last_committed(self._folder)
+        if last is not None:
+            self.batch, self._at = last, batch_ends(self._folder, last, self._regions)
+        self._unfinished = last_planned(self._folder) != last
         self._lows = {part: low for cluster in self._clusters for part, (low, _) in cluster.bounds().items()}
         raw = messages(
             spark,
@@ -113,11 +119,13 @@ class Router:
         return Progress(self.route.source_name, self.batch, self.rows, behind, dict(self._complete))
 
     def mark(self) -> None:
-        """Commit what is known of completeness, with no rows. Never in the middle of a batch."""
+        """Commit what is known of completeness, with no rows. Never in the middle of a batch, nor after half of one."""
         with self._writing:
             self._last_mark = time.monotonic()
-            if self._writer is None and not self._recall():
+            if self.batch < 0 or self._unfinished:
                 return
+            if self._writer is None:
+                self._open_writer()
             self._seen.append(self._ends())
             self._judge()
             if self._complete == self._marked or self._writer is None:
@@ -143,19 +151,16 @@ class Router:
             if self._writer is None:
                 self._open_writer()
             assert self._writer is not None
+            self._unfinished = True
             self._writer.write(raw, number, properties(self._complete))
+            self._unfinished = False
             self._marked = dict(self._complete)
             now = batch_ends(self._folder, number, self._regions)
-            self.rows += sum(end - self._before(number, part) for part, end in now.items())
+            self.rows += sum(end - self._at.get(part, self._lows.get(part, 0)) for part, end in now.items())
             self._at, self.batch = now, number
             self._judge()
             self._seen.append(self._ends())
             self._last_mark = time.monotonic()
-
-    def _before(self, number: int, part: Partition) -> int:
-        if not self._at and number > 0:
-            self._at = batch_ends(self._folder, number - 1, self._regions)
-        return self._at.get(part, self._lows.get(part, 0))
 
     def _open_writer(self) -> None:
         identity = json.loads((self._folder / "metadata").read_text().splitlines()[0])["id"]
@@ -167,16 +172,6 @@ class Router:
             self._columns,
             self._loaded.config.archive.evolve,
         )
-
-    def _recall(self) -> bool:
-        """After a start that found nothing new: the last batch of the checkpoint."""
-        last = last_committed(self._folder)
-        if last is None:
-            return False
-        self.batch = last
-        self._at = batch_ends(self._folder, self.batch, self._regions)
-        self._open_writer()
-        return True
 
     def _judge(self) -> None:
         """Work out up to when each region is complete, now that everything before `self._at` is written."""

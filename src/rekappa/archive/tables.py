@@ -63,8 +63,11 @@ def routes(loaded: Loaded, only: str | None = None) -> list[Route]:
             topics = tuple(config.cluster(cluster).topic(kafka.topic) for cluster in kafka.cluster)
             found.append(Route(config.app, name, source, kafka, topics, iceberg.table, dead))
     if not found:
+        if only is not None and only not in config.sources:
+            hint = f"Sources of the app: {', '.join(config.sources)}."
+            raise ArchiveError(f"Cannot find source {only!r}", hint=hint)
         raise ArchiveError(
-            f"Cannot archive {only or config.app!r}: no such source with both a kafka and an iceberg candidate",
+            f"Cannot archive {only or config.app!r}: no source with both a kafka and an iceberg candidate",
             hint="Add the missing candidate under sources in rekappa.yaml.",
         )
     return found

@@ -73,11 +73,11 @@ def run(
         done = run_routers(spark, loaded, home, only=source, available_now=available_now, stop=stop, report=report)
     spark.stop()
     if out.is_json:
-        out.document(
-            [{"source": p.source, "rows": p.rows, "batch": p.batch, "complete_until": p.complete} for p in done]
-        )
+        out.document(done)
         return
-    out.table("Archived", ["source", "rows", "complete until"], [(p.source, p.rows, _until(p.complete)) for p in done])
+    out.table(
+        "Archived", ["source", "rows", "complete until"], [(p.source, p.rows, _until(p.complete_until)) for p in done]
+    )
 
 
 @archive.command()
@@ -139,6 +139,8 @@ def status(app: str, source: str | None, overrides: tuple[str, ...], as_json: bo
         for s in found
     ]
     out.table("Archive", columns, rows)
+    if any(one.lag is None for one in found):
+        out.message("No lag is shown where Kafka, or the topic, can't be reached.")
 
 
 @archive.command()
