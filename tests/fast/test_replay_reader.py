@@ -101,6 +101,12 @@ def test_offsets_come_in_kafkas_order(file: str) -> None:
     assert ids_of(Piece(file), *wanted) == [3, 6, 8, 5, 7]
 
 
+def test_pieces_with_and_without_a_cut_are_put_in_order_together(file: str) -> None:
+    pieces = [Piece(file, row_groups=(2, 3, 4), cut=(400, 800)), Piece(file, row_groups=(0, 1))]
+    batches = read(reading(("id", pa.int64())), pieces, [OffsetRange("", "t", 0, 1, 9)], 0)
+    assert [n for batch in batches for n in batch["id"].to_pylist()] == [2, 4, 6]
+
+
 def test_an_unreadable_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(SourceError, match=r"slice 7: file .*gone\.parquet"):
         list(read(reading(("id", pa.int64())), [Piece(str(tmp_path / "gone.parquet"))], (), 7))

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 BATCH_ROWS = 65_536
+_ORDER = ["region", "topic", "partition", "offset"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,12 +75,13 @@ def _in_kafka_order(
     for piece in pieces:
         for batch, key in _rows(reading, piece, offsets, slice_number):
             batches.append(batch)
-            keys.append(key)
+            # A piece that is cut has the time among its keys, another one has not.
+            keys.append(key.select(_ORDER))
     if not batches:
         return
     order = pc.sort_indices(
         pa.Table.from_batches(keys),
-        sort_keys=[(name, "ascending") for name in ("region", "topic", "partition", "offset")],
+        sort_keys=[(name, "ascending") for name in _ORDER],
     )
     yield from pa.Table.from_batches(batches).take(order).combine_chunks().to_batches(BATCH_ROWS)
 
