@@ -62,7 +62,7 @@ EVENTS: list[dict[str, Any]] = [
     {"id": None, "name": "", "event_ts": START, "place": {"city": None, "zip": None}, "tags": [], "score": -1.0},
     {"id": 2**62, "name": "☂", "event_ts": START - timedelta(days=9), "place": None, "tags": ["x"], "score": 1e300},
 ]
-HEADERS: list[list[tuple[str, bytes | None]] | None] = [
+HEADERS: list[Any] = [
     [("trace", b"\x00\xff"), ("trace", b"again"), ("none", None), ("empty", b"")],
     None,
     [("", b"x")],
