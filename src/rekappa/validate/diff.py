@@ -1,9 +1,9 @@
 """Comparing two sets of rows by key, in Spark.
 
-First pass: every row becomes two numbers, a hash of its key and a hash of the whole row. Both sides are put
-one after the other and grouped by the first: a key with one row on each side and equal second numbers
-matches. That is one shuffle of 24 bytes a row, and no sort. Second pass: only the rows of the other keys are
-read again and compared exactly, column by column.
+Every row becomes two numbers, a hash of its key and a hash of the whole row. First pass: the keys' hashes
+choose one of many buckets, and each bucket is summed up on both sides; buckets with equal sums hold equal rows.
+That needs next to no shuffle. Second pass: the rows of the other buckets are read again and grouped by key: a
+key with one row on each side and equal second numbers matches. Only what is left is compared column by column.
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 _K, _V, _SIDE = "__rk_key__", "__rk_row__", "__rk_side__"
 _UNIT = 1 << 31
 _BROADCAST = 500_000
+_BUCKETS = 1 << 16
+"""Enough that a few thousand differences touch a small share of the rows, few enough to be summed in memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +61,6 @@ def require_same_columns(production: DataFrame, staging: DataFrame) -> list[str]
 def diff(production: DataFrame, staging: DataFrame, rules: Rules) -> Iterator[Diff]:
     """Compare; `rows` can be used inside the `with` only."""
     from pyspark import StorageLevel
-    from pyspark.sql import Observation
     from pyspark.sql import functions as F
 
     columns = require_same_columns(production, staging)
@@ -67,13 +68,13 @@ def diff(production: DataFrame, staging: DataFrame, rules: Rules) -> Iterator[Di
     compared = [name for name in columns if name not in rules.ignore]
     key = list(rules.key) or compared
     left, right = _numbered(production, key, compared), _numbered(staging, key, compared)
+    narrowed = _narrowed(left, right, check_keys=rules.unique)
+    left, right = narrowed.left, narrowed.right
     sides = left.select(_K, _V, F.lit(1).cast("long").alias("c")).unionAll(
         right.select(_K, _V, F.lit(_UNIT).alias("c"))
     )
     grouped = sides.groupBy(_K).agg(F.bit_xor(_V).alias("x"), F.sum("c").alias("c"))
     grouped = grouped.select(_K, "x", (F.col("c") % _UNIT).alias("a"), F.shiftright("c", 31).alias("b"))
-    seen = Observation()
-    grouped = grouped.observe(seen, F.sum("a").alias("a"), F.sum("b").alias("b"))
     once = (F.col("a") == 1) & (F.col("b") == 1) & (F.col("x") == 0)
     same = F.col("a") == F.col("b") if not rules.key else once
     suspects = grouped.where(~(same & F.col(_K).isNotNull())).select(_K, "a", "b")
@@ -87,17 +88,78 @@ def diff(production: DataFrame, staging: DataFrame, rules: Rules) -> Iterator[Di
             F.sum(F.when(F.col(_K).isNull(), F.col("a") + F.col("b")).otherwise(0)).alias("nulls"),
         ).first()  # fmt: skip
         assert found is not None
-        total_a, total_b = int(seen.get["a"] or 0), int(seen.get["b"] or 0)
         if rules.unique and (found.dup_a or found.dup_b or found.nulls):
             _refuse_keys(left, right, suspects, rules.key)
         few = int(found.n) <= _BROADCAST
         one, two = _only(left, suspects, few), _only(right, suspects, few)
         details = _details(one, two, columns, compared, rules).persist(StorageLevel.MEMORY_AND_DISK)
-        yield Diff(total_a, total_b, _matched(details, total_a, int(found.n)), details)
+        matched = _matched(details, narrowed.production, int(found.n))
+        yield Diff(narrowed.production, narrowed.staging, matched, details)
     finally:
         suspects.unpersist()
+        left.unpersist()
+        right.unpersist()
         if details is not None:
             details.unpersist()
+
+
+@dataclass(frozen=True, slots=True)
+class _Narrowed:
+    """The rows of either side that may differ, and how many rows each side has in all."""
+
+    left: DataFrame
+    right: DataFrame
+    production: int
+    staging: int
+
+
+def _narrowed(left: DataFrame, right: DataFrame, *, check_keys: bool) -> _Narrowed:
+    """Leave out the buckets that are the same on both sides.
+
+    Rows that stand twice on both sides sum up to the same, so where keys must be unique, staging's are counted.
+    """
+    from pyspark import StorageLevel
+    from pyspark.sql import functions as F
+
+    def side(rows: DataFrame, sign: int) -> DataFrame:
+        halves = [F.col(_V).bitwiseAND(0xFFFFFFFF), F.shiftright(_V, 32)]
+        low, high = (half * sign for half in halves)
+        return rows.select(_bucket().alias("b"), low.alias("low"), high.alias("high"), F.lit(sign).alias("sign"))
+
+    summed = side(left, 1).unionAll(side(right, -1)).groupBy("b")
+    buckets = summed.agg(
+        F.sum("low").alias("low"), F.sum("high").alias("high"), F.sum("sign").alias("net"), F.count("*").alias("n")
+    ).persist(StorageLevel.MEMORY_AND_DISK)
+    try:
+        odd = (F.col("low") != 0) | (F.col("high") != 0) | (F.col("net") != 0)
+        counted = buckets.agg(
+            F.sum("n").alias("n"), F.sum("net").alias("net"), F.count_if(odd).alias("odd"), F.count("*").alias("all")
+        ).first()
+        assert counted is not None
+        rows, net = int(counted["n"] or 0), int(counted["net"] or 0)
+        unequal = (
+            [row["b"] for row in buckets.where(odd).select("b").collect()]
+            if counted["odd"] * 8 < counted["all"]
+            else None
+        )
+    finally:
+        buckets.unpersist()
+    if check_keys and right.groupBy(_K).count().where("count > 1").limit(1).count():
+        unequal = None
+    if unequal is not None:
+        chosen = left.sparkSession.createDataFrame([(b,) for b in unequal], "b INT")
+        left, right = (
+            rows.join(F.broadcast(chosen), _bucket() == F.col("b")).drop("b").persist(StorageLevel.MEMORY_AND_DISK)
+            for rows in (left, right)
+        )
+    return _Narrowed(left, right, (rows + net) // 2, (rows - net) // 2)
+
+
+def _bucket() -> Column:
+    """Rows without a key hash have a bucket of their own."""
+    from pyspark.sql import functions as F
+
+    return F.coalesce(F.pmod(_K, F.lit(_BUCKETS)).cast("int"), F.lit(-1))
 
 
 def _matched(details: DataFrame, production: int, suspects: int) -> int:
