@@ -19,7 +19,7 @@ def create_topics(bootstrap: str, names: Iterable[str], partitions: int = 2) -> 
     """Create the topics that are missing, compressed as a production topic would be."""
     from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
-    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 2})
     missing = sorted(set(names) - set(admin.list_topics(timeout=30).topics))
     config = {"compression.type": "lz4"}
     wanted = [NewTopic(name, num_partitions=partitions, replication_factor=1, config=config) for name in missing]
