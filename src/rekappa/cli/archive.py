@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import signal
-import threading
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
-from types import FrameType
 
 import click
 
@@ -52,17 +49,11 @@ def run(
         out.table("Would archive", ["source", "topics", "table"], rows)
         return
     from rekappa.archive.router import Progress, run_routers
+    from rekappa.runs.signals import stopping_on_signals
     from rekappa.spark.session import open_session
 
-    stop = threading.Event()
-
-    def asked(number: int, frame: FrameType | None) -> None:
-        stop.set()
-
-    spark = open_session(loaded.config, "archive", home)
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, asked)
-    with out.progress("archiving") as line:
+    with stopping_on_signals() as stop, out.progress("archiving") as line:
+        spark = open_session(loaded.config, "archive", home)
 
         def report(now: list[Progress]) -> None:
             line.update(

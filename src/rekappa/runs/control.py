@@ -6,10 +6,6 @@ The wish stands in a file beside the run's checkpoint; the run looks at it betwe
 from __future__ import annotations
 
 import os
-import signal
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from enum import StrEnum
 
 from rekappa.errors import RunError
@@ -66,25 +62,3 @@ def cancel(store: RunStore, home: Home, run_id: str) -> Run:
         raise RunError(f"Cannot cancel run {run.id}: it is {run.state}", hint="`rekappa clean` removes its staging.")
     set_wish(home, run, Wish.CANCEL)
     return run if run.state.going else store.end(run.id, State.CANCELLED)
-
-
-@contextmanager
-def stopping_on_signals() -> Iterator[threading.Event]:
-    """An event that the first Ctrl-C or SIGTERM sets; a second Ctrl-C interrupts as usual."""
-    stop = threading.Event()
-    if threading.current_thread() is not threading.main_thread():
-        yield stop
-        return
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-
-    def ask(number: int, frame: object) -> None:
-        stop.set()
-        signal.signal(signal.SIGINT, before[signal.SIGINT])
-
-    for number in before:
-        signal.signal(number, ask)
-    try:
-        yield stop
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

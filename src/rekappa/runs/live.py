@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import math
-import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -20,6 +18,7 @@ from rekappa.home import Home
 from rekappa.runs.batches import Feed, feeds, record_batches
 from rekappa.runs.queries import AVAILABLE_NOW, ProgressReader, QueryProgress, StopBetweenBatches, start_query
 from rekappa.runs.record import Kind, Run, State, new_run_id
+from rekappa.runs.signals import stopping_on_signals
 from rekappa.runs.store import RunStore
 from rekappa.sinks.registry import open_sink
 from rekappa.sources.open import open_stream
@@ -85,11 +84,10 @@ def run_live(
     """
     store = RunStore.open(home)
     run = store.claim(choose_run(store, loaded, fresh=fresh).id)
-    stop = threading.Event()
     try:
         on_start(run)
         trigger = loaded.config.profiles.live.trigger or TRIGGER
-        with _stopping_on_signals(stop):
+        with stopping_on_signals() as stop:
             spark = open_session(loaded.config, "live", home, **_retention(loaded, trigger))
             started = _start(spark, loaded, app, home, run, AVAILABLE_NOW if available_now else trigger, stop)
             _watch(store, run, home, started, stop, on_progress)
@@ -188,24 +186,3 @@ def _report(store: RunStore, run: Run, home: Home, started: list[_Started], on_p
 
 def _plain(report: QueryProgress) -> dict[str, Any]:
     return {**asdict(report), "watermark": report.watermark.isoformat() if report.watermark else None}
-
-
-@contextmanager
-def _stopping_on_signals(stop: threading.Event) -> Iterator[None]:
-    """The first Ctrl-C or SIGTERM asks for a clean stop; a second Ctrl-C is the ordinary one."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-
-    def ask(number: int, frame: object) -> None:
-        stop.set()
-        signal.signal(signal.SIGINT, before[signal.SIGINT])
-
-    for number in before:
-        signal.signal(number, ask)
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
