@@ -24,8 +24,9 @@ test: fast spark
 fast: $(VENV)/.dev
 	$(BIN)/python -m pytest tests/fast $(ARGS)
 
+# Two files at a time, each worker with its own project folder, Spark and broker.
 spark: $(VENV)/.dev jars
-	$(BIN)/python -m pytest tests/spark $(ARGS)
+	$(BIN)/python -m pytest tests/spark -n 2 --dist loadfile $(ARGS)
 
 check: lint types imports
 
