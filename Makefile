@@ -26,7 +26,7 @@ fast: $(VENV)/.dev
 
 # Two files at a time, each worker with its own project folder, Spark and broker.
 spark: $(VENV)/.dev jars
-	$(BIN)/python -m pytest tests/spark -n 2 --dist loadfile $(ARGS)
+	$(BIN)/python -m pytest tests/spark -n 2 --dist loadgroup $(ARGS)
 
 check: lint types imports
 
