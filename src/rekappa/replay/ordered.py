@@ -21,7 +21,7 @@ from rekappa.home import local_uri
 from rekappa.plan.store import PlanFile
 from rekappa.replay.closing import Reached, is_closing, log_closing_batch, reached
 from rekappa.replay.journal import BatchNote, Journal
-from rekappa.replay.state import state_settings
+from rekappa.replay.state import LOG_FILES, forget, log_settings, state_settings
 from rekappa.replay.values import ArchiveSource, Control, HoldBack, SliceOutcome, SliceProgress
 from rekappa.spark.state import settings
 from rekappa.timeline import Window
@@ -130,7 +130,7 @@ class _SliceRun:
         committed = self.checkpoint / "commits" / str(last)
         rows = self.result(self._inputs(at.slices))
         chosen = state_settings(rows, self.state_store, self.spark.sparkContext.defaultParallelism)
-        with settings(self.spark, chosen | self.settings):
+        with settings(self.spark, log_settings(chosen) | chosen | self.settings):
             query = (
                 rows.writeStream.foreachBatch(self._batch)
                 .outputMode(self.output_mode)
@@ -206,6 +206,7 @@ class _SliceRun:
     def _batch(self, rows: DataFrame, number: int) -> None:
         """One micro-batch, called by Spark on a thread of its own."""
         try:
+            forget(rows.sparkSession, LOG_FILES)
             self._wait()
             held = rows
             if self.hold_back is not None:

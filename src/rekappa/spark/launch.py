@@ -26,7 +26,12 @@ def local_defaults() -> dict[str, str]:
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     gigabytes = min(8, max(1, int(memory * 0.4) >> 30))
-    return {"spark.driver.memory": f"{gigabytes}g", "spark.driver.host": "127.0.0.1"}
+    return {
+        "spark.driver.memory": f"{gigabytes}g",
+        "spark.driver.host": "127.0.0.1",
+        # Only where workers are sure to have this package: on this machine.
+        "spark.python.daemon.module": "rekappa.spark.workers",
+    }
 
 
 @contextmanager
