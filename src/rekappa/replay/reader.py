@@ -74,6 +74,7 @@ def _in_kafka_order(
     keys: list[pa.RecordBatch] = []
     for piece in pieces:
         for batch, key in _rows(reading, piece, offsets, slice_number):
+            assert key is not None, "rows that are put in order were read with their keys"
             batches.append(batch)
             # A piece that is cut has the time among its keys, another one has not.
             keys.append(key.select(_ORDER))
