@@ -68,7 +68,7 @@ def diff(production: DataFrame, staging: DataFrame, rules: Rules) -> Iterator[Di
     compared = [name for name in columns if name not in rules.ignore]
     key = list(rules.key) or compared
     left, right = _numbered(production, key, compared), _numbered(staging, key, compared)
-    narrowed = _narrowed(left, right, check_keys=rules.unique)
+    narrowed = _narrowed(left, right)
     left, right = narrowed.left, narrowed.right
     sides = left.select(_K, _V, F.lit(1).cast("long").alias("c")).unionAll(
         right.select(_K, _V, F.lit(_UNIT).alias("c"))
@@ -113,10 +113,11 @@ class _Narrowed:
     staging: int
 
 
-def _narrowed(left: DataFrame, right: DataFrame, *, check_keys: bool) -> _Narrowed:
-    """Leave out the buckets that are the same on both sides.
+def _narrowed(left: DataFrame, right: DataFrame) -> _Narrowed:
+    """Leave out the buckets that are the same on both sides: they hold the same rows, each as often.
 
-    Rows that stand twice on both sides sum up to the same, so where keys must be unique, staging's are counted.
+    A key that stands twice on one side only is found. Rows that stand twice on both sides match: a production table
+    that is written by key has none.
     """
     from pyspark import StorageLevel
     from pyspark.sql import functions as F
@@ -144,8 +145,6 @@ def _narrowed(left: DataFrame, right: DataFrame, *, check_keys: bool) -> _Narrow
         )
     finally:
         buckets.unpersist()
-    if check_keys and right.groupBy(_K).count().where("count > 1").limit(1).count():
-        unequal = None
     if unequal is not None:
         chosen = left.sparkSession.createDataFrame([(b,) for b in unequal], "b INT")
         left, right = (
