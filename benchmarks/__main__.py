@@ -2,7 +2,8 @@
 
 A benchmark is a module of this folder whose `main()` returns what it measured, as JSON knows it. Each runs in a
 process of its own, so that no Spark session, cache or warm JVM of one helps another. Results are merged by
-name into results.json: a benchmark that was not run, or failed, keeps its last result.
+name into results.json: a benchmark that was not run, or failed, keeps its last result. docs/benchmarks.md is
+written from them.
 """
 
 from __future__ import annotations
@@ -17,8 +18,11 @@ import time
 from datetime import UTC, datetime
 from pathlib import Path
 
+from benchmarks._page import page
+
 FOLDER = Path(__file__).parent
 RESULTS = FOLDER / "results.json"
+PAGE = FOLDER.parent / "docs" / "benchmarks.md"
 _CHILD = """
 import importlib, json, sys
 from pathlib import Path
@@ -65,6 +69,7 @@ def main(wanted: list[str]) -> int:
         results = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
         results[name] = entry
         RESULTS.write_text(json.dumps(results, indent=2, sort_keys=True) + "\n")
+        PAGE.write_text(page(results))
         print(json.dumps(entry["result"], indent=2))
     if failed:
         print(f"error: failed: {', '.join(failed)}", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""docs/benchmarks.md, written from results.json: `python -m benchmarks._page > docs/benchmarks.md`."""
+"""docs/benchmarks.md, written from results.json whenever a benchmark has run."""
 
 from __future__ import annotations
 
