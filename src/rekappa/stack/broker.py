@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import base64
 import fcntl
+import random
 import socket
 import subprocess
 import time
@@ -30,6 +31,7 @@ from rekappa.stack.settings import log_properties, server_properties
 from rekappa.stack.state import Record, StackState, read_record, stack_state, write_record
 
 START_PATIENCE = timedelta(seconds=90)
+PORTS = range(20_000, 32_000)
 STOP_PATIENCE = timedelta(seconds=20)
 _JVM = ("-Xms64m", "-Xmx512m", "-XX:+UseSerialGC", "-Djava.awt.headless=true")
 
@@ -123,17 +125,20 @@ def _cluster_id() -> str:
 
 
 def _free_port(wanted: int, but: int = 0) -> int:
-    """`wanted` if nobody listens there, or else one the system has free; never `but`."""
-    for port in (wanted, 0, 0):
+    """`wanted` if nobody has it, or else another; never `but`.
+
+    From below the range that systems give to outgoing connections, so that it is still free at the next start.
+    """
+    for port in ([wanted] if wanted else []) + random.sample(PORTS, 100):
+        if port == but:
+            continue
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
                 probe.bind(("127.0.0.1", port))
             except OSError:
                 continue
-            found: int = probe.getsockname()[1]
-            if found != but:
-                return found
+            return port
     raise StackError("Cannot find a free port on 127.0.0.1")
 
 
