@@ -31,6 +31,8 @@ from rekappa.stack.settings import log_properties, server_properties
 from rekappa.stack.state import Record, StackState, read_record, stack_state, write_record
 
 START_PATIENCE = timedelta(seconds=90)
+RELEASE_PATIENCE = timedelta(seconds=2)
+"""A process that was killed may be gone for a moment before its ports are."""
 PORTS = range(20_000, 32_000)
 STOP_PATIENCE = timedelta(seconds=20)
 _JVM = ("-Xms64m", "-Xmx512m", "-XX:+UseSerialGC", "-Djava.awt.headless=true")
@@ -129,17 +131,27 @@ def _free_port(wanted: int, but: int = 0) -> int:
 
     From below the range that systems give to outgoing connections, so that it is still free at the next start.
     """
-    for port in ([wanted] if wanted else []) + random.sample(PORTS, 100):
-        if port == but:
-            continue
-        with socket.socket() as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                probe.bind(("127.0.0.1", port))
-            except OSError:
-                continue
+    deadline = time.monotonic() + RELEASE_PATIENCE.total_seconds()
+    while wanted:
+        if _is_free(wanted):
+            return wanted
+        if time.monotonic() > deadline:
+            break
+        time.sleep(0.05)
+    for port in random.sample(PORTS, 100):
+        if port != but and _is_free(port):
             return port
-    raise StackError("Cannot find a free port on 127.0.0.1")
+    raise StackError(f"Cannot find a free port on 127.0.0.1 between {PORTS.start} and {PORTS.stop}")
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True
 
 
 def _wait_until_ready(bootstrap: str, process: Process, log: Path) -> None:
