@@ -7,6 +7,7 @@ that stays down until its own last snapshot is expired appends that one batch ag
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from threading import Lock
 from typing import TYPE_CHECKING
 
@@ -96,8 +97,9 @@ class IcebergSink(Sink):
             self._committed[writer] = -1 if found is None else found
         return self._committed[writer]
 
+    @abstractmethod
     def _commit(self, rows: DataFrame, batch: BatchId) -> None:
-        raise NotImplementedError
+        """One stamped commit of the batch's rows."""
 
     def read(self, spark: SparkSession, window: Window | None = None) -> DataFrame:
         if not spark.catalog.tableExists(self.table):
