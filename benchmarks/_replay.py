@@ -40,8 +40,6 @@ def planned(
     return slices
 
 
-def archive_source(
-    spark: SparkSession, config: AppConfig, home: Home, name: str, columns: Sequence[str] = ()
-) -> ArchiveSource:
+def archive_source(spark: SparkSession, name: str, columns: Sequence[str] = ()) -> ArchiveSource:
     table = f"lake.events.{name}"
-    return ArchiveSource(load_table(config, table, home), spark.table(table).schema, columns)
+    return ArchiveSource(table, spark.table(table).schema, columns)

@@ -137,7 +137,7 @@ def _replay(
         spark,
         plan,
         "bench",
-        {name: archive_source(spark, loaded.config, home, name, columns) for name, columns in COLUMNS.items()},
+        {name: archive_source(spark, name, columns) for name, columns in COLUMNS.items()},
         lambda inputs: job.results(inputs)[job.name],
         write,
         folder / "checkpoint",

@@ -43,7 +43,7 @@ def files(count: int) -> tuple[Window, list[Split]]:
         wide = number % 100 == 0
         high = low + timedelta(minutes=59 if wide else 4)
         groups = tuple(
-            RowGroup(i, 10_000, low + timedelta(minutes=15 * i), min(high, low + timedelta(minutes=15 * i + 14)))
+            RowGroup(10_000, low + timedelta(minutes=15 * i), min(high, low + timedelta(minutes=15 * i + 14)))
             for i in range(4 if wide else 0)
         )
         path = f"s3://lake/events/{source}/data/ts_hour={low:%Y-%m-%d-%H}/region=eu/00000-{number}-{chance.random()}.parquet"

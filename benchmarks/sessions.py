@@ -73,7 +73,7 @@ def _contend(name: str) -> dict[str, Any]:
             spark,
             Path(folder, "plan"),
             "bench",
-            {"playbacks": archive_source(spark, loaded.config, home, "playbacks", ["account_id", "event_ts"])},
+            {"playbacks": archive_source(spark, "playbacks", ["account_id", "event_ts"])},
             lambda inputs: job.body(inputs["playbacks"]),
             write,
             Path(folder, "checkpoint"),

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from benchmarks._reference import END, ROWS, START, bench_home, make_archive, reference_app
 from benchmarks._replay import archive_source, planned
 from rekappa.home import local_uri
+from rekappa.plan.store import PlanFile
 from rekappa.replay.state import log_settings, state_settings
 from rekappa.replay.stream import replay_stream
 from rekappa.spark.session import open_session
@@ -40,7 +41,7 @@ def _scan(spark: SparkSession) -> float:
 def _stream(spark: SparkSession, source: ArchiveSource, plan: Path, slices: int, checkpoint: Path) -> float:
     began = time.monotonic()
     rows = replay_stream(
-        spark, plan, "bench", "impressions", table=source.table, schema=source.schema, columns=source.columns
+        spark, PlanFile(plan), "bench", "impressions", table=source.table, schema=source.schema, columns=source.columns
     )
     chosen = state_settings(rows, None, spark.sparkContext.defaultParallelism)
     with settings(spark, log_settings(chosen) | chosen):
@@ -71,7 +72,7 @@ def main() -> dict[str, Any]:
         for turn in range(ROUNDS):
             times["batch"].append(_scan(spark))
             for name, columns in (("replay", ()), ("replay, one column", ("show_id",))):
-                source = archive_source(spark, loaded.config, home, "impressions", columns)
+                source = archive_source(spark, "impressions", columns)
                 checkpoint = Path(folder, f"checkpoint-{turn}-{len(columns)}")
                 times[name].append(_stream(spark, source, plan, len(slices), checkpoint))
             print(f"   { ({name: round(seconds[-1], 2) for name, seconds in times.items()}) }", flush=True)

@@ -45,7 +45,7 @@ def lakes(draw: st.DrawFn) -> tuple[Files, list[Split]]:
         loose = draw(st.sampled_from([0, 0, 7])) * MINUTE
         path = f"{source}/{number:03}.parquet"
         files[path] = groups
-        known = [RowGroup(i, len(group), min(group), max(group)) for i, group in enumerate(groups)]
+        known = [RowGroup(len(group), min(group), max(group)) for group in groups]
         splits.append(
             Split(
                 source,
@@ -68,10 +68,9 @@ def read(files: Files, split: Split) -> list[tuple[Row, datetime]]:
     """What a reader that follows the split's contract gets."""
     rows = []
     for index, group in enumerate(files[split.path]):
-        if split.row_groups is None or index in split.row_groups:
-            for place, time in enumerate(group):
-                if split.cut is None or split.cut.contains(time):
-                    rows.append(((split.path, index, place), time))
+        for place, time in enumerate(group):
+            if split.cut is None or split.cut.contains(time):
+                rows.append(((split.path, index, place), time))
     return rows
 
 
@@ -199,10 +198,11 @@ def test_rows_close_a_slice_early_and_sources_share_it() -> None:
 
 
 def test_a_compacted_day_is_cut_by_row_group_and_each_slice_reads_only_its_own() -> None:
-    groups = tuple(RowGroup(i, 100, at(60 * i), at(60 * i + 59)) for i in range(24))
+    groups = tuple(RowGroup(100, at(60 * i), at(60 * i + 59)) for i in range(24))
     day = Split("s", "day", 2400, 24_000, at(0), at(60 * 23 + 59), groups=groups)
     slices = plan_slices([day], max_misalignment=15 * MINUTE, max_span=60 * MINUTE, reads=Window(at(0), at(1440)))
-    assert [part.source("s").splits[0].row_groups for part in slices] == [(i,) for i in range(24)]
+    hours = [Window(at(60 * i), at(60 * (i + 1))) for i in range(24)]
+    assert [part.source("s").splits[0].cut for part in slices] == hours
     assert [part.rows for part in slices] == [100] * 24
     assert all(split.groups == () for part in slices for split in part.source("s").splits)
 

@@ -46,7 +46,7 @@ class Archive:
         return load_table(self.config, self.name, self.home)
 
     def source(self, columns: Sequence[str] = ()) -> ArchiveSource:
-        return ArchiveSource(self.table, self.spark.table(self.name).schema, columns)
+        return ArchiveSource(self.name, self.spark.table(self.name).schema, columns)
 
 
 def create_archive(spark: SparkSession, config: AppConfig, home: Home, payload: str = PAYLOAD) -> Archive:

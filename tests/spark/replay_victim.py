@@ -15,7 +15,6 @@ from archives import PAYLOAD
 
 from rekappa.config.model import AppConfig
 from rekappa.home import Home
-from rekappa.replay.catalog import load_table
 from rekappa.replay.ordered import ArchiveSource, run_slices
 from rekappa.spark.session import open_session
 
@@ -52,7 +51,7 @@ def main(home: str, plan: str, checkpoint: str, table: str, out: str) -> None:
         grouped = timed.groupBy(F.window("event_ts", "10 minutes"), "user").agg(F.count("*").alias("n"))
         return grouped.select("window.start", "user", "n")
 
-    source = ArchiveSource(load_table(config, table, Home(Path(home))), spark.table(table).schema, ["user", "event_ts"])
+    source = ArchiveSource(table, spark.table(table).schema, ["user", "event_ts"])
     outcome = run_slices(spark, Path(plan), "job", {"events": source}, counts, write, Path(checkpoint))  # type: ignore[arg-type]
     (Path(out) / "finished").write_text(str(outcome.finished))
 

@@ -12,6 +12,7 @@ from archives import DAY, START, Archive, create_archive, events, save_plan
 from rekappa.config.model import AppConfig
 from rekappa.errors import RunError, SourceError
 from rekappa.home import Home
+from rekappa.plan.store import PlanFile
 from rekappa.replay.files import local_path
 from rekappa.replay.ordered import Control, SliceOutcome, SliceProgress, run_slices
 from rekappa.timeline import Window
@@ -88,11 +89,10 @@ def test_the_schema_is_the_records_whatever_is_read(archive: Archive, tmp_path: 
     from rekappa.replay.stream import replay_stream
 
     save_plan(tmp_path / "plan", {"events": archive}, DAY)
+    plan = PlanFile(tmp_path / "plan")
     schema = archive.spark.table(archive.name).schema
     for columns in ([], ["id"], ["__metadata__.offset"], ["user", "__metadata__"]):
-        stream = replay_stream(
-            archive.spark, tmp_path / "plan", "job", "events", table=archive.table, schema=schema, columns=columns
-        )
+        stream = replay_stream(archive.spark, plan, "job", "events", table=archive.name, schema=schema, columns=columns)
         assert stream.schema == schema
 
 

@@ -68,7 +68,6 @@ def merge(parts: list[Split]) -> Split:
     if len(parts) == 1:
         return parts[0]
     cuts = [part.cut for part in parts if part.cut is not None]
-    groups = {index for part in parts for index in part.row_groups or ()}
     return replace(
         parts[0],
         rows=sum(part.rows for part in parts),
@@ -76,7 +75,6 @@ def merge(parts: list[Split]) -> Split:
         low=min(part.low for part in parts),
         high=max(part.high for part in parts),
         cut=Window(min(cut.start for cut in cuts), max(cut.end for cut in cuts)),
-        row_groups=None if parts[0].row_groups is None else tuple(sorted(groups)),
     )
 
 
@@ -88,8 +86,7 @@ def _piece(split: Split, stretch: Window) -> Split | None:
         rows = _share(split.rows, split.low, split.high, stretch)
         size = _share(split.bytes, split.low, split.high, stretch)
         return replace(split, rows=rows, bytes=size, low=low, high=high, cut=stretch)
-    wanted = None if split.row_groups is None else set(split.row_groups)
-    groups = [g for g in split.groups if stretch.overlaps(g.low, g.high) and (wanted is None or g.index in wanted)]
+    groups = [group for group in split.groups if stretch.overlaps(group.low, group.high)]
     if not groups:
         return None
     rows = sum(_share(group.rows, group.low, group.high, stretch) for group in groups)
@@ -100,7 +97,6 @@ def _piece(split: Split, stretch: Window) -> Split | None:
         low=max(low, min(group.low for group in groups)),
         high=min(high, max(group.high for group in groups)),
         cut=stretch,
-        row_groups=tuple(group.index for group in groups),
     )
 
 

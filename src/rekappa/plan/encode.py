@@ -63,21 +63,14 @@ def decode_slice(value: Json) -> Slice:
 def _encode_split(split: Split, paths: dict[str, int]) -> list[Any]:
     path = paths.setdefault(split.path, len(paths))
     fields = [path, split.rows, split.bytes, micros(split.low), micros(split.high), split.region]
-    if split.cut is not None or split.row_groups is not None or split.deletes:
-        groups = None if split.row_groups is None else list(split.row_groups)
-        fields += [encode_window(split.cut), groups, split.deletes]
-    return fields
+    return [*fields, encode_window(split.cut), split.deletes] if split.cut or split.deletes else fields
 
 
 def _decode_split(source: str, fields: list[Any], paths: list[str]) -> Split:
-    path, rows, size, low, high, region = fields[:6]
-    if len(fields) == 6:
-        return Split(source, paths[path], rows, size, instant(low), instant(high), region)
-    cut, groups, deletes = fields[6:]
-    return Split(
-        source, paths[path], rows, size, instant(low), instant(high), region,
-        None if cut is None else decode_window(cut), None if groups is None else tuple(groups), deletes,
-    )  # fmt: skip
+    path, rows, size, low, high, region, *rare = fields
+    cut, deletes = rare or (None, False)
+    window = None if cut is None else decode_window(cut)
+    return Split(source, paths[path], rows, size, instant(low), instant(high), region, window, deletes)
 
 
 def encode_head(plan: Plan) -> Json:

@@ -52,7 +52,7 @@ class _Group:
     """
 
     def __init__(self, own: list[Split]) -> None:
-        self._timed = sorted(own, key=lambda split: (split.low, split.path, split.row_groups or ()))
+        self._timed = sorted(own, key=lambda split: (split.low, split.path))
         self._lows = [split.low for split in self._timed]
         self._highs = list(accumulate((split.high for split in self._timed), max))
         placed = [(split.positions.low_offset, split.positions.high_offset, split) for split in own if split.positions]

@@ -47,7 +47,6 @@ class OffsetBounds:
 class RowGroup:
     """One row group of a data file, with the closed bounds of its ingestion times."""
 
-    index: int
     rows: int
     low: datetime
     high: datetime
@@ -58,8 +57,8 @@ class Split:
     """A piece of one data file.
 
     `low` and `high` bound the ingestion time of its rows, both inclusive. `cut`, when set, is the half-open
-    stretch of ingestion time that belongs to this split: the file's other rows belong to other splits.
-    `row_groups`, when set, are the only row groups that can hold its rows.
+    stretch of ingestion time that belongs to this split: the file's other rows belong to other splits. `deletes` says
+    that some of the file's rows have been deleted since it was written.
 
     `groups` and `positions` are what the planner may be told of the file: its row groups' bounds (worth
     reading for wide files only) and its bounds of Kafka partition and offset. Planned splits carry neither.
@@ -73,7 +72,6 @@ class Split:
     high: datetime
     region: str = ""
     cut: Window | None = None
-    row_groups: tuple[int, ...] | None = None
     deletes: bool = False
     groups: tuple[RowGroup, ...] = ()
     positions: OffsetBounds | None = None

@@ -193,7 +193,7 @@ def _slice(number: int, wanted: list[Wanted], files: Files) -> Slice:
                 found[id(split)] = split
                 lows.append(max(split.low, one.low))
                 highs.append(min(split.high, one.high))
-        splits = sorted(found.values(), key=lambda split: (split.low, split.path, split.row_groups or ()))
+        splits = sorted(found.values(), key=lambda split: (split.low, split.path))
         planned = tuple(replace(split, groups=(), positions=None) for split in splits)
         sources[source] = SourceSlice(planned, tuple(one.offsets for one in own))
     return Slice(number, sources, Window(min(lows), max(highs) + TICK) if lows else None)

@@ -77,7 +77,7 @@ def _bound(value: timedelta | Mapping[str, timedelta]) -> timedelta:
 
 
 def _order(split: Split) -> tuple[object, ...]:
-    return (split.low, split.source, split.path, split.row_groups or (), split.high)
+    return (split.low, split.source, split.path, split.high)
 
 
 def _sort(splits: list[Split]) -> None:

@@ -18,7 +18,7 @@ from rekappa.errors import PlanError
 from rekappa.plan.model import Slice
 from rekappa.timeline import Window
 
-PLAN_VERSION = 1
+PLAN_VERSION = 2
 """The version that this rekappa writes. It reads this one and older ones, and refuses newer ones."""
 
 

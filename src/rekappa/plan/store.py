@@ -191,9 +191,9 @@ class PlanFile:
             raise PlanError(f"Cannot read plan {self.path}: there is no such file") from None
         except _DAMAGE as error:
             raise self._damaged(error) from error
-        if version > PLAN_VERSION:
+        if version != PLAN_VERSION:
             raise PlanError(
-                f"Cannot read plan {self.path}: it has version {version}, this rekappa reads up to {PLAN_VERSION}",
+                f"Cannot read plan {self.path}: it has version {version}, this rekappa reads {PLAN_VERSION}",
                 hint="Use the rekappa that made the plan, or plan again.",
             )
         return dict(head)

@@ -7,16 +7,14 @@ files stay as they are. The answer comes from the table's metadata: partitions a
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
-from uuid import uuid4
 
 from rekappa.recovery.span import Span
+from rekappa.spark.tasks import listed
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,38 +50,3 @@ def footprint(spark: SparkSession, table: Any, span: Span, snapshot: int | None)
         if task.spec().isPartitioned():
             partitions.add(str(task.spec().partitionToPath(task.file().partition())))
     return Footprint(snapshot, tuple(whole), tuple(edge), tuple(sorted(partitions)))
-
-
-@contextmanager
-def read_tasks(spark: SparkSession, table: Any, tasks: tuple[Any, ...]) -> Iterator[DataFrame]:
-    """The rows of exactly these tasks, row-level deletes applied. Valid inside the `with` only."""
-    jvm: Any = spark._jvm
-    key = str(uuid4())
-    staged = jvm.java.util.ArrayList()
-    for task in tasks:
-        staged.add(task)
-    cache = _table_cache(spark)
-    sets = jvm.org.apache.iceberg.spark.ScanTaskSetManager.get()
-    cache.add(key, table)
-    sets.stageTasks(table, key, staged)
-    try:
-        yield spark.read.format("iceberg").load(key)
-    finally:
-        sets.removeTasks(table, key)
-        cache.remove(key)
-
-
-def listed(spark: SparkSession, iterable: Any) -> list[Any]:
-    """A Java iterable as a list."""
-    jvm: Any = spark._jvm
-    return list(jvm.org.apache.iceberg.relocated.com.google.common.collect.Lists.newArrayList(iterable.iterator()))
-
-
-def _table_cache(spark: SparkSession) -> Any:
-    """Iceberg's cache of tables under rewrite. It has two methods named `get`; the gateway needs to be told which."""
-    jvm: Any = spark._jvm
-    gateway: Any = spark.sparkContext._gateway
-    loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
-    cache = loader.loadClass("org.apache.iceberg.spark.SparkTableCache")
-    method = cache.getMethod("get", gateway.new_array(jvm.java.lang.Class, 0))
-    return method.invoke(None, gateway.new_array(jvm.java.lang.Object, 0))

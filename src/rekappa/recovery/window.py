@@ -18,10 +18,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from rekappa.errors import PublishError
-from rekappa.recovery.footprint import Footprint, footprint, listed, read_tasks
+from rekappa.recovery.footprint import Footprint, footprint
 from rekappa.recovery.history import changes, current_id
 from rekappa.recovery.span import Span
 from rekappa.spark.commits import load_table
+from rekappa.spark.tasks import listed, read_tasks
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -3,6 +3,7 @@
 Spark's watermark follows the data, so at the end of the data the last windows, joins and timers stay open. The
 closing batch is logged by us, into the replay's own checkpoint: the same offsets once more, with a watermark that
 is past everything. Spark takes it for a batch that it had begun, runs it without input, and lets the state go.
+Its offsets are marked as closed, so that Spark asks the source for its (no) rows and plans the batch like any other.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from pathlib import Path
 from rekappa.errors import RunError
 from rekappa.spark.offsetlog import last_committed, last_planned, read_batch
 
+CLOSED = "closed"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -50,10 +52,10 @@ def reached(checkpoint: Path) -> Reached:
 
 
 def is_closing(checkpoint: Path, number: int | None) -> bool:
-    """Whether this logged batch is the closing one: it reads up to where the batch before it did."""
-    if number is None or number == 0:
+    """Whether this logged batch is the closing one."""
+    if number is None:
         return False
-    return read_batch(checkpoint, number).sources == read_batch(checkpoint, number - 1).sources
+    return any(line is not None and CLOSED in json.loads(line) for line in read_batch(checkpoint, number).sources)
 
 
 def log_closing_batch(checkpoint: Path, watermark: datetime) -> int:
@@ -67,9 +69,10 @@ def log_closing_batch(checkpoint: Path, watermark: datetime) -> int:
     changed["batchWatermarkMs"] = max(
         int(changed["batchWatermarkMs"]), (watermark - _EPOCH) // timedelta(milliseconds=1)
     )
+    closed = [json.dumps({**json.loads(line), CLOSED: True}) for line in sources]
     number = at.planned + 1
     (folder / f".{number}.crc").unlink(missing_ok=True)
     unfinished = folder / f".{number}.closing"
-    unfinished.write_text("\n".join([version, json.dumps(changed, separators=(",", ":")), *sources]))
+    unfinished.write_text("\n".join([version, json.dumps(changed, separators=(",", ":")), *closed]))
     os.replace(unfinished, folder / str(number))
     return number

@@ -30,6 +30,18 @@ def open_parquet(path: str, io: Mapping[str, str]) -> ParquetFile:
     return ParquetFile(handle, pre_buffer=True)
 
 
+def leaf(metadata: FileMetaData, name: str, field_id: int) -> int | None:
+    """Position of a leaf column in the file: by its Iceberg field id, whatever it was called when the file was written.
+
+    Files that were added to the table from elsewhere have no ids: in those it is found by its name.
+    """
+    known = leaf_positions(metadata)
+    if known:
+        return known.get(field_id)
+    paths = [metadata.schema.column(at).path for at in range(metadata.num_columns)]
+    return paths.index(name) if name in paths else None
+
+
 def leaf_positions(metadata: FileMetaData) -> dict[int, int]:
     """Position of each leaf column in the file, by its Iceberg field id (absent for files without ids)."""
     schema = metadata.schema.to_arrow_schema()

@@ -9,7 +9,6 @@ batch whose write was cut short is written again under the same number, which si
 from __future__ import annotations
 
 import json
-import re
 import time
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
@@ -22,6 +21,7 @@ from rekappa.plan.store import PlanFile
 from rekappa.replay.closing import Reached, is_closing, log_closing_batch, reached
 from rekappa.replay.journal import BatchNote, Journal
 from rekappa.replay.state import LOG_FILES, forget, log_settings, state_settings
+from rekappa.replay.stream import replay_stream, slice_scan
 from rekappa.replay.values import ArchiveSource, Control, HoldBack, SliceOutcome, SliceProgress
 from rekappa.spark.state import settings
 from rekappa.timeline import Window
@@ -41,7 +41,6 @@ __all__ = [
 
 LOOK = 0.05
 RETRIES = 2
-_WORKER_ERROR = re.compile(r"rekappa\.errors\.SourceError: (.+)")
 
 
 class _Stopped(Exception):
@@ -128,7 +127,7 @@ class _SliceRun:
         # Batch n reads slice n, so the last batch is known beforehand: the last slice's, or the closing one if begun.
         last = max(self.count - 1, at.planned or 0)
         committed = self.checkpoint / "commits" / str(last)
-        rows = self.result(self._inputs(at.slices))
+        rows = self.result(self._inputs())
         chosen = state_settings(rows, self.state_store, self.spark.sparkContext.defaultParallelism)
         with settings(self.spark, log_settings(chosen) | chosen | self.settings):
             query = (
@@ -175,33 +174,38 @@ class _SliceRun:
         """The error that names slice, file and cause."""
         if isinstance(self.cause, RekappaError):
             return self.cause
-        text = str(self.cause or error)
-        found = _WORKER_ERROR.search(text)
-        if found:
-            return SourceError(
-                found[1].strip(),
-                hint="The run can be resumed once the file is back. If the table has changed since, plan again.",
-            )
         if isinstance(error, RekappaError):
             return error
         at = reached(self.checkpoint)
         number = min(max(at.slices - 1, 0), max(self.count - 1, 0))
-        cause = _first_line(self.cause or error)
+        damaged = self._unreadable(number)
+        if damaged is not None:
+            path, cause = damaged
+            return SourceError(
+                f"Cannot read slice {number}: file {path}: {cause}",
+                hint="The run can be resumed once the file is back. If the table has changed since, plan again.",
+            )
         return RunError(
-            f"Cannot run slice {number} of {self.count} of job {self.job!r}: {cause}",
+            f"Cannot run slice {number} of {self.count} of job {self.job!r}: {_first_line(self.cause or error)}",
             hint="The run can be resumed from this slice.",
         )
 
-    def _inputs(self, resume: int) -> dict[str, DataFrame]:
-        from rekappa.replay.stream import replay_stream
-
+    def _inputs(self) -> dict[str, DataFrame]:
         return {
             name: replay_stream(
-                self.spark, self.plan.path, self.job, name,
-                table=one.table, schema=one.schema, columns=one.columns, resume=resume,
+                self.spark, self.plan, self.job, name, table=one.table, schema=one.schema, columns=one.columns
             )
             for name, one in self.sources.items()
-        }  # fmt: skip
+        }
+
+    def _unreadable(self, number: int) -> tuple[str, str] | None:
+        """The first file of a slice that can't be read, and why: Spark's own errors do not always tell."""
+        for name, one in self.sources.items():
+            scan = slice_scan(self.spark, self.plan, self.job, name, one.table, one.schema)
+            found = scan.unreadable(self.plan.slice(self.job, number).source(name)) if self.count else None
+            if found is not None:
+                return found
+        return None
 
     def _batch(self, rows: DataFrame, number: int) -> None:
         """One micro-batch, called by Spark on a thread of its own."""

@@ -14,15 +14,15 @@ from rekappa.errors import SourceError
 from rekappa.plan.encode import instant, micros
 from rekappa.plan.model import Split
 from rekappa.plan.offsets import CutPoint, Position
-from rekappa.record import METADATA
-from rekappa.replay.files import open_parquet
-from rekappa.replay.projection import field_ids, fit
+from rekappa.record import INGESTION, OFFSET, PARTITION, REGION, TOPIC
+from rekappa.replay.files import leaf, open_parquet
 from rekappa.timeline import Window
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
 
 BUCKET = timedelta(minutes=1)
+_COLUMNS = (REGION, TOPIC, PARTITION, OFFSET, INGESTION)
 _KEYS = ["region", "topic", "partition", "bucket"]
 
 
@@ -35,7 +35,7 @@ def cut_points(
     """
     import pyarrow as pa
 
-    ids = field_ids(table.schema())
+    ids = {name: table.schema().find_field(name).field_id for name in _COLUMNS}
     io = {key: str(value) for key, value in table.io.properties.items()}
     paths = {split.path: split.source for split in splits}
     if not paths:
@@ -63,20 +63,13 @@ def _grouped(path: str, ids: Mapping[str, int], io: Mapping[str, str], reads: Wi
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    kinds = [
-        pa.field("region", pa.string()),
-        pa.field("topic", pa.string()),
-        pa.field("partition", pa.int32()),
-        pa.field("offset", pa.int64()),
-        pa.field("kafka_ingestion_ts", pa.timestamp("us", tz="UTC")),
-    ]
     start, end, size = micros(reads.start), micros(reads.end), bucket // timedelta(microseconds=1)
     parts = []
     try:
         with open_parquet(path, io) as file:
-            keys = fit(pa.field(METADATA, pa.struct(kinds)), list(file.schema_arrow), ids)
-            for batch in file.iter_batches(262_144, columns=list(keys.columns()), use_threads=False):
-                found = pa.Table.from_batches([pa.RecordBatch.from_struct_array(keys.of(batch))])
+            columns = {name: _path(file.metadata, name, number) for name, number in ids.items()}
+            for batch in file.iter_batches(262_144, columns=list(columns.values()), use_threads=False):
+                found = pa.table({name.rpartition(".")[2]: _leaf(batch, path) for name, path in columns.items()})
                 times = found["kafka_ingestion_ts"].cast(pa.int64())
                 inside = pc.and_(pc.greater_equal(times, start), pc.less(times, end))
                 buckets = pc.add(pc.multiply(pc.divide(pc.subtract(times, start), size), size), start)
@@ -89,6 +82,21 @@ def _grouped(path: str, ids: Mapping[str, int], io: Mapping[str, str], reads: Wi
             hint="The table's metadata names this file. Was it removed or damaged outside Iceberg?",
         ) from error
     return pa.concat_tables(parts) if parts else _nothing()
+
+
+def _path(metadata: Any, name: str, field_id: int) -> str:
+    at = leaf(metadata, name, field_id)
+    if at is None:
+        raise ValueError(f"it has no column {name}")
+    return str(metadata.schema.column(at).path)
+
+
+def _leaf(batch: Any, path: str) -> Any:
+    """A column inside a struct."""
+    import pyarrow.compute as pc
+
+    outer, *inner = path.split(".")
+    return pc.struct_field(batch.column(outer), inner)
 
 
 def _nothing() -> Any:

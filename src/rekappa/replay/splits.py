@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from rekappa.errors import SourceError
 from rekappa.plan.model import OffsetBounds, RowGroup, Split
 from rekappa.record import INGESTION, OFFSET, PARTITION, REGION
-from rekappa.replay.files import leaf_positions, open_parquet
+from rekappa.replay.files import leaf, open_parquet
 from rekappa.timeline import Window
 
 if TYPE_CHECKING:
@@ -190,9 +190,7 @@ def _row_groups(whole: Split, columns: _Columns, io: dict[str, str]) -> tuple[Ro
     """The file's row groups with their bounds; the file's own bounds where its footer has none."""
     try:
         metadata = open_parquet(whole.path, io).metadata
-        at = leaf_positions(metadata).get(columns.ingestion)
-        if at is None:
-            at = _by_name(metadata)
+        at = leaf(metadata, INGESTION, columns.ingestion)
     except (OSError, ValueError) as error:
         raise SourceError(
             f"Cannot read the footer of {whole.path}: {_short(error)}",
@@ -211,13 +209,8 @@ def _row_groups(whole: Split, columns: _Columns, io: dict[str, str]) -> tuple[Ro
                 f"Cannot replay file {whole.path}: neither the table nor the file records the bounds of {INGESTION}",
                 hint="Compact the table with column metrics turned on.",
             )
-        groups.append(RowGroup(number, group.num_rows, low, high))
+        groups.append(RowGroup(group.num_rows, low, high))
     return tuple(groups)
-
-
-def _by_name(metadata: Any) -> int | None:
-    names = [metadata.schema.column(at).path for at in range(metadata.num_columns)]
-    return names.index(INGESTION) if INGESTION in names else None
 
 
 def _positions(file: Any, columns: _Columns) -> OffsetBounds | None:

@@ -1,158 +1,140 @@
 """The replay source: a Spark stream that reads one planned slice per micro-batch.
 
-    stream = replay_stream(spark, plan_path, "sessions", "playbacks", table=table, schema=record, resume=0)
+    stream = replay_stream(spark, plan, "sessions", "playbacks", table="lake.events.playbacks", schema=record)
 
-Offset {"slice": n} means that the slices below n have been read. Every call of `latestOffset` answers one more, so
-all sources of a query advance by one slice per micro-batch, together. Spark does not tell a Python source where it
-resumes, so the newest slice in the checkpoint's offset log comes in as an option.
+Offset {"slice": n} means that the slices below n have been read. Spark is always told of one slice more, so all
+sources of a query advance by one slice per micro-batch, together.
 
-Spark's Python workers import this module: it stays light.
+Spark asks a `Source` of its own kind for each micro-batch's rows as a DataFrame. Ours lives on the driver, in
+Python, and answers with Iceberg's scan of the slice: the rows themselves never pass through Python.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from functools import cached_property, lru_cache
-from pathlib import Path
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
-from pyspark.sql.types import StructType
-
+from rekappa.plan.model import NOTHING
 from rekappa.plan.store import PlanFile
 from rekappa.record import METADATA
-from rekappa.replay.reader import Reading, read
-from rekappa.replay.tasks import Task, share_out
+from rekappa.replay.scan import SliceScan
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-    from pyiceberg.table import Table
     from pyspark.sql import DataFrame, SparkSession
-
-FORMAT = "rekappa_replay"
-
-
-class SlicePartition(InputPartition):
-    """What one task reads, and the slice that it belongs to."""
-
-    def __init__(self, slice_number: int, task: Task) -> None:
-        self.slice_number = slice_number
-        self.task = task
+    from pyspark.sql.types import StructType
 
 
-class ReplaySource(DataSource):
-    @classmethod
-    def name(cls) -> str:
-        return FORMAT
+class ReplaySource:
+    """What Spark calls, from the JVM, by these names. A slice is prepared while the one before it is worked on."""
 
-    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        return ReplayReader(schema, dict(self.options))
+    class Java:
+        implements = (
+            "org.apache.spark.sql.execution.streaming.Source",
+            "org.apache.spark.sql.connector.read.streaming.SupportsAdmissionControl",
+        )
 
+    def __init__(self, scan: SliceScan, plan: PlanFile, job: str, source: str) -> None:
+        self._scan, self._plan, self._job, self._source = scan, plan, job, source
+        jvm: Any = scan.spark._jvm
+        self._jvm, self._offsets = jvm, jvm.org.apache.spark.sql.execution.streaming.runtime.SerializedOffset
+        self._count = plan.slice_count(job)
+        self._ahead = ThreadPoolExecutor(1, "rekappa-slices")
+        self._prepared: dict[int, Future[Any]] = {}
 
-class ReplayReader(DataSourceStreamReader):
-    """On the driver: hands out slices and shares them out. In the workers: reads."""
+    def schema(self) -> Any:
+        return java_schema(self._scan.spark, self._scan.schema)
 
-    def __init__(self, schema: StructType, options: Mapping[str, str]) -> None:
-        self.schema = schema
-        self.job = options["job"]
-        self.source = options["source"]
-        self.tasks = int(options["tasks"])
-        self.ids: dict[str, int] = json.loads(options["ids"])
-        self.io: dict[str, str] = json.loads(options["io"])
-        self.metadata = options["metadata"]
-        self.plan = PlanFile(Path(options["plan"]))
-        self.next = int(options["resume"])
+    def latestOffset(self, start: Any, limit: Any) -> Any:
+        reached = _slice(start)
+        return self._offset(reached + 1) if reached < self._count else start
 
-    def initialOffset(self) -> dict[str, int]:
-        return {"slice": 0}
+    def getBatch(self, start: Any, end: Any) -> Any:
+        first, last = _slice(start.get() if start.isDefined() else None), _slice(end)
+        # One slice at a time; none, when Spark repeats where it was.
+        rows = self._prepare(first).result() if first < last else self._scan.stream(NOTHING)
+        self._prepared.pop(first, None)
+        if last < self._count:
+            self._prepare(last)
+        return rows
 
-    def latestOffset(self) -> dict[str, int]:
-        self.next = min(self.next + 1, self.plan.slice_count(self.job))
-        return {"slice": self.next}
+    def deserializeOffset(self, text: str) -> Any:
+        return self._offsets(text)
 
-    def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
-        parts: list[InputPartition] = []
-        for number in range(start["slice"], end["slice"]):
-            part = self.plan.slice(self.job, number).sources.get(self.source)
-            if part is None:
-                continue
-            shared = share_out(
-                part,
-                self.tasks,
-                regions=self.plan.head.regions,
-                row_groups=lambda path: row_group_sizes(path, json.dumps(self.io)),
-                deleted=lambda path: self._deleted[path],
-            )
-            parts += [SlicePartition(number, task) for task in shared]
-        return parts
+    def initialOffset(self) -> Any:
+        return self._offset(0)
 
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        from pyspark.sql.pandas.types import to_arrow_schema
+    def getDefaultReadLimit(self) -> Any:
+        return self._jvm.org.apache.spark.sql.connector.read.streaming.ReadLimit.allAvailable()
 
-        assert isinstance(partition, SlicePartition)
-        reading = Reading(to_arrow_schema(self.schema), self.ids, self.io)
-        return read(reading, partition.task.pieces, partition.task.offsets, partition.slice_number)
+    def reportLatestOffset(self) -> Any:
+        return None
 
-    @cached_property
-    def _deleted(self) -> dict[str, bytes]:
-        from rekappa.replay.deletes import deleted_positions
+    def commit(self, end: Any) -> None:
+        """Nothing to let go: the plan is kept until the run is."""
 
-        snapshot = self.plan.head.job(self.job).source(self.source).snapshot
-        return deleted_positions(self.metadata, self.io, snapshot)
+    def stop(self) -> None:
+        self._ahead.shutdown(wait=False, cancel_futures=True)
 
+    def equals(self, other: Any) -> bool:
+        return other is self
 
-@lru_cache(maxsize=4096)
-def row_group_sizes(path: str, io: str) -> tuple[int, ...]:
-    """Bytes of each row group of a file; empty for one that can't be opened, which reading will report."""
-    from rekappa.replay.files import open_parquet
+    def hashCode(self) -> int:
+        return id(self) % (1 << 31)
 
-    try:
-        with open_parquet(path, json.loads(io)) as file:
-            metadata = file.metadata
-            return tuple(metadata.row_group(at).total_byte_size for at in range(metadata.num_row_groups))
-    except (OSError, ValueError):
-        return ()
+    def toString(self) -> str:
+        return f"replay of {self._scan.table}"
+
+    def _prepare(self, number: int) -> Future[Any]:
+        if number not in self._prepared:
+            self._prepared[number] = self._ahead.submit(self._rows, number)
+        return self._prepared[number]
+
+    def _rows(self, number: int) -> Any:
+        return self._scan.stream(self._plan.slice(self._job, number).source(self._source))
+
+    def _offset(self, number: int) -> Any:
+        return self._offsets(json.dumps({"slice": number}))
 
 
 def replay_stream(
     spark: SparkSession,
-    plan: Path,
+    plan: PlanFile,
     job: str,
     source: str,
     *,
-    table: Table,
+    table: str,
     schema: StructType,
     columns: Sequence[str] = (),
-    resume: int = 0,
-    tasks: int | None = None,
 ) -> DataFrame:
     """A stream in the record's shape, `schema`, that reads only `columns` of the archive (all, if none are named).
 
-    `columns` may name fields of the metadata (`__metadata__.offset`). Columns that are not read are null. `resume` is
-    the newest slice in the checkpoint's offset log, 0 for a new one.
+    `columns` may name fields of the metadata (`__metadata__.offset`). Columns that are not read are null.
     """
-    from rekappa.replay.projection import field_ids
+    from pyspark.java_gateway import ensure_callback_server_started
+    from pyspark.sql import DataFrame
 
+    ensure_callback_server_started(spark.sparkContext._gateway)  # type: ignore[no-untyped-call]
     narrow = narrowed(schema, columns)
-    spark.dataSource.register(ReplaySource)
-    options = {
-        "plan": str(plan),
-        "job": job,
-        "source": source,
-        "tasks": str(tasks or spark.sparkContext.defaultParallelism),
-        "ids": json.dumps(field_ids(table.schema())),
-        "io": json.dumps({key: str(value) for key, value in table.io.properties.items()}),
-        "metadata": table.metadata_location,
-        "resume": str(resume),
-    }
-    stream = spark.readStream.format(FORMAT).schema(narrow).options(**options).load()
+    jvm: Any = spark._jvm
+    scan = slice_scan(spark, plan, job, source, table, narrow)
+    attributes = jvm.org.apache.spark.sql.catalyst.types.DataTypeUtils.toAttributes(java_schema(spark, narrow))
+    relation = jvm.org.apache.spark.sql.execution.streaming.runtime.StreamingExecutionRelation(
+        ReplaySource(scan, plan, job, source), attributes, jvm.scala.Option.empty(), spark._jsparkSession
+    )
+    stream = DataFrame(jvm.org.apache.spark.sql.classic.Dataset.ofRows(spark._jsparkSession, relation), spark)
     return stream if narrow == schema else _widened(stream, narrow, schema)
+
+
+def slice_scan(spark: SparkSession, plan: PlanFile, job: str, source: str, table: str, schema: StructType) -> SliceScan:
+    """How the slices of one source are read."""
+    return SliceScan(spark, table, schema, tuple(plan.head.regions), plan.head.job(job).source(source).snapshot)
 
 
 def narrowed(schema: StructType, columns: Sequence[str]) -> StructType:
     """The part of the record's schema that the columns name, in the record's order."""
-    from pyspark.sql.types import StructField
+    from pyspark.sql.types import StructField, StructType
 
     if not columns:
         return schema
@@ -167,6 +149,15 @@ def narrowed(schema: StructType, columns: Sequence[str]) -> StructType:
             kept.append(StructField(METADATA, StructType(parts), True))
     # A query that uses no column at all still counts rows.
     return StructType(kept or schema.fields[:1])
+
+
+def java_schema(spark: SparkSession, schema: StructType) -> Any:
+    java: Any = spark._jsparkSession
+    return java.parseDataType(schema.json())
+
+
+def _slice(offset: Any) -> int:
+    return 0 if offset is None else int(json.loads(offset.json())["slice"])
 
 
 def _widened(stream: DataFrame, narrow: StructType, schema: StructType) -> DataFrame:

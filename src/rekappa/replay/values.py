@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 from rekappa.timeline import Window
 
 if TYPE_CHECKING:
-    from pyiceberg.table import Table
     from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
 
@@ -28,7 +27,7 @@ class Control(Enum):
 class ArchiveSource:
     """One source of the job: its table, the record's schema, and the columns that the job uses (all, if none)."""
 
-    table: Table
+    table: str
     schema: StructType
     columns: Sequence[str] = ()
 

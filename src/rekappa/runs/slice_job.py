@@ -12,7 +12,6 @@ from rekappa.config.model import IcebergCandidate
 from rekappa.errors import RunError
 from rekappa.plan.plan import JobPlan, Mode, SourcePlan
 from rekappa.record import METADATA
-from rekappa.replay.catalog import load_table
 from rekappa.replay.closing import reached
 from rekappa.replay.ordered import ArchiveSource, Control, HoldBack, SliceProgress, run_slices
 from rekappa.runs.control import Wish, wish
@@ -70,7 +69,7 @@ def _source(work: Work, job: JobPlan, planned: SourcePlan) -> ArchiveSource:
         raise RunError(f"Cannot replay source {planned.name!r} in {job.mode} mode: it is not an Iceberg table")
     payload = payload_type(source, work.loaded.folder)
     record = StructType([*payload.fields, StructField(METADATA, metadata_type())])
-    return ArchiveSource(load_table(work.loaded.config, candidate.table, work.home), record, planned.columns)
+    return ArchiveSource(candidate.table, record, planned.columns)
 
 
 def _writer(work: Work, query: Query, sink: Sink) -> Callable[[DataFrame, int], None]:

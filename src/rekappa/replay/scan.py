@@ -1,0 +1,245 @@
+"""One slice of one source as a DataFrame: exactly the planned files, and of them only the planned rows and the
+columns that the job uses.
+
+Two readers do that. Spark's own for Parquet is the faster one (it reads structs in vectors, which Iceberg's does
+not), and all it needs to know is in the plan. Iceberg's own knows about everything else: row-level deletes, columns
+that were renamed, file systems that only Iceberg can open.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import cached_property, reduce
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from rekappa.errors import SourceError
+from rekappa.plan.cut import TICK
+from rekappa.plan.model import OffsetRange, SourceSlice, Split
+from rekappa.record import INGESTION, METADATA, OFFSET, PARTITION, REGION, TOPIC
+from rekappa.replay.names import read_by_name
+from rekappa.sources.decode import metadata_type
+from rekappa.sources.iceberg import narrowed, shaped
+from rekappa.spark.commits import load_table
+from rekappa.spark.tasks import listed, read_tasks
+from rekappa.timeline import Window
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+SMALLEST_TASK = 512 * 1024
+"""A task costs some milliseconds whatever it reads: less than this many bytes are not worth one."""
+SLACK = 1.15
+"""Files don't fall into equal parts: without some room a small rest would make a task of its own."""
+
+
+class _Kind(NamedTuple):
+    """What splits have in common that can be read together."""
+
+    by_spark: bool
+    cut: Window | None
+    mixed: bool
+    """Whether rows of regions that are not wanted may be among them."""
+
+
+@dataclass(frozen=True)
+class SliceScan:
+    """What is the same for all slices of a source: its table, the record's columns to answer, the plan's choices."""
+
+    spark: SparkSession
+    table: str
+    schema: StructType
+    regions: tuple[str, ...]
+    snapshot: int | None
+
+    def stream(self, part: SourceSlice) -> Any:
+        """The slice's rows as a Java Dataset that Spark takes for a part of a stream.
+
+        With offsets, each Kafka partition's rows come in its order.
+        """
+        groups: dict[_Kind, list[Split]] = {}
+        for split in part.splits:
+            groups.setdefault(self._kind(split), []).append(split)
+        if list(groups) == [_Kind(True, None, False)] and not part.offsets:
+            return self._files_as_stream(part.splits)
+        session: Any = self._session._jsparkSession
+        with ExitStack() as staged:
+            frames = [self._frame(staged, kind, splits, part.offsets) for kind, splits in groups.items()]
+            rows = reduce(lambda one, other: one.union(other), frames) if frames else self._nothing
+            if part.offsets:
+                rows = self._in_kafka_order(rows, part.offsets)
+            chosen: Any = rows.select(*_columns(self.schema))._jdf
+            # Planned while Iceberg's tasks are staged. What Spark counts as read are the rows that are left.
+            return session.internalCreateDataFrame(chosen.queryExecution().toRdd(), chosen.schema(), True)
+
+    def unreadable(self, part: SourceSlice) -> tuple[str, str] | None:
+        """The first file of the slice that can't be read, with the reason; None if all can."""
+        for split in part.splits:
+            try:
+                with ExitStack() as staged:
+                    frame = self._frame(staged, self._kind(split), [split], part.offsets)
+                    frame.write.format("noop").mode("overwrite").save()
+            except Exception as error:
+                return split.path, root_cause(error)
+        return None
+
+    def _kind(self, split: Split) -> _Kind:
+        return _Kind(self._by_name and not split.deletes, split.cut, bool(self.regions) and not split.region)
+
+    def _files_as_stream(self, splits: Sequence[Split]) -> Any:
+        """Whole files, read by Spark: its plan of them needs but to be called a stream, as its own file source does."""
+        session: Any = self._session._jsparkSession
+        files: Any = self._files(splits)._jdf
+        plan = files.logicalPlan()
+        plan = plan.copy(plan.relation(), plan.output(), plan.catalogTable(), True, plan.stream())
+        jvm: Any = self.spark._jvm
+        rows = self._dataframe(jvm.org.apache.spark.sql.classic.Dataset.ofRows(session, plan))
+        return shaped(rows, self._payload, None).select(*_columns(self.schema))._jdf
+
+    def _frame(
+        self, staged: ExitStack, kind: _Kind, splits: Sequence[Split], offsets: Sequence[OffsetRange]
+    ) -> DataFrame:
+        """The rows of splits of one kind."""
+        if kind.by_spark:
+            found = self._files(splits)
+        else:
+            tasks = self._tasks(splits, kind.cut, offsets)
+            size = max(int(SLACK * sum(task.length() for task in tasks) / self._cores), SMALLEST_TASK)
+            found = staged.enter_context(read_tasks(self._session, self._java, tasks, size))
+        found = shaped(narrowed(found, kind.cut, self.regions if kind.mixed else ()), self._payload, None)
+        return found.where(_within(offsets)) if offsets else found
+
+    def _files(self, splits: Sequence[Split]) -> DataFrame:
+        """The files, read by Spark alone. Their paths are taken as they are, whatever characters are in them."""
+        options = {"__globPaths__": "false", "datetimeRebaseMode": "CORRECTED"}
+        return self._session.read.schema(self._in_files).options(**options).parquet(*(one.path for one in splits))
+
+    def _tasks(self, splits: Sequence[Split], cut: Window | None, offsets: Sequence[OffsetRange]) -> list[Any]:
+        """Iceberg's tasks for these files. Where not all rows are wanted, a task knows which row groups to skip."""
+        jvm: Any = self.spark._jvm
+        ex = jvm.org.apache.iceberg.expressions.Expressions
+        bounds: dict[str, tuple[Any, Any]] = {}
+        if cut or not offsets:
+            stretch = cut or Window(min(one.low for one in splits), max(one.high for one in splits) + TICK)
+            bounds[INGESTION] = (stretch.start.isoformat(), stretch.end.isoformat())
+        if offsets:
+            bounds[OFFSET] = (min(one.start for one in offsets), max(one.end for one in offsets))
+        wanted = [
+            condition
+            for column, (low, high) in bounds.items()
+            for condition in (ex.greaterThanOrEqual(column, low), ex.lessThan(column, high))
+        ]
+        scan = self._java.newScan().filter(reduce(getattr(ex, "and"), wanted))
+        if self.snapshot is not None and self._java.snapshot(self.snapshot) is not None:
+            scan = scan.useSnapshot(self.snapshot)
+        if not cut and not offsets:
+            # All rows are wanted, and the reader would ask for a column that nobody else reads.
+            scan = scan.ignoreResiduals()
+        found = scan.planFiles()
+        try:
+            known = {task.file().location(): task for task in listed(self.spark, found)}
+        finally:
+            found.close()
+        missing = [split.path for split in splits if split.path not in known]
+        if missing:
+            raise SourceError(
+                f"Cannot read file {missing[0]}: table {self.table} no longer has it",
+                hint="The table was changed and its old snapshots expired since the plan was made. Plan again.",
+            )
+        return [known[split.path] for split in splits]
+
+    def _in_kafka_order(self, rows: DataFrame, offsets: Sequence[OffsetRange]) -> DataFrame:
+        partitions = len({(one.region, one.topic, one.partition) for one in offsets})
+        spread = rows.repartition(min(partitions, self._cores), REGION, TOPIC, PARTITION)
+        return spread.sortWithinPartitions(REGION, TOPIC, PARTITION, OFFSET)
+
+    @cached_property
+    def _session(self) -> SparkSession:
+        """A session of our own: a slice is small and planned, so Spark need not look at it again while it runs."""
+        from pyspark.sql import SparkSession
+
+        java: Any = self.spark._jsparkSession
+        own = SparkSession(self.spark.sparkContext, java.cloneSession())
+        own.conf.set("spark.sql.adaptive.enabled", "false")
+        own.conf.set("spark.sql.files.openCostInBytes", str(SMALLEST_TASK))
+        # Files are looked up on the driver: a Spark job that asks for them would take longer.
+        own.conf.set("spark.sql.sources.parallelPartitionDiscovery.threshold", "10000")
+        return own
+
+    def _dataframe(self, java: Any) -> DataFrame:
+        from pyspark.sql import DataFrame
+
+        return DataFrame(java, self._session)
+
+    @cached_property
+    def _java(self) -> Any:
+        return load_table(self.spark, self.table)
+
+    @cached_property
+    def _by_name(self) -> bool:
+        return read_by_name(self.spark, self._java)
+
+    @cached_property
+    def _nothing(self) -> DataFrame:
+        return self._session.createDataFrame([], self.schema)
+
+    @cached_property
+    def _payload(self) -> StructType:
+        from pyspark.sql.types import StructType
+
+        return StructType([field for field in self.schema.fields if field.name != METADATA])
+
+    @cached_property
+    def _in_files(self) -> StructType:
+        """The columns to look for in the files, in the table's types."""
+        from pyspark.sql.types import StructType
+
+        wanted = {*self._payload.names, METADATA}
+        return StructType([field for field in self.spark.table(self.table).schema if field.name in wanted])
+
+    @cached_property
+    def _cores(self) -> int:
+        return max(self.spark.sparkContext.defaultParallelism, 1)
+
+
+def root_cause(error: BaseException) -> str:
+    """The first line of what went wrong at the bottom of it: Java's innermost cause, where there is one."""
+    java = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
+    while java is not None and java.getCause() is not None:
+        java = java.getCause()
+    text = str(java.getMessage() or java.toString()) if java is not None else str(error)
+    return next((line.strip() for line in text.splitlines() if line.strip()), type(error).__name__)
+
+
+def _columns(schema: StructType) -> Iterable[Column]:
+    """The columns of the schema, of `__metadata__` only the fields that it names."""
+    from pyspark.sql import functions as F
+
+    for field in schema.fields:
+        if field.name == METADATA and field.dataType != metadata_type():
+            parts = (F.col(METADATA)[name].alias(name) for name in field.dataType.names)  # type: ignore[attr-defined]
+            yield F.struct(*parts).alias(METADATA)
+        else:
+            yield F.col(field.name)
+
+
+def _within(offsets: Sequence[OffsetRange]) -> Column:
+    """Whether a row lies in one of the offset ranges. Its partition is looked up in two arrays: there may be many."""
+    from pyspark.sql import functions as F
+
+    found: Column | None = None
+    for region, topic in sorted({(one.region, one.topic) for one in offsets}):
+        ranges = {one.partition: one for one in offsets if (one.region, one.topic) == (region, topic)}
+        known = [ranges.get(number) for number in range(max(ranges) + 1)]
+        starts = F.array(*(F.lit(one.start if one else 0).cast("bigint") for one in known))
+        ends = F.array(*(F.lit(one.end if one else 0).cast("bigint") for one in known))
+        here = (F.col(OFFSET) >= F.get(starts, F.col(PARTITION))) & (F.col(OFFSET) < F.get(ends, F.col(PARTITION)))
+        if topic:
+            here &= F.col(TOPIC) == F.lit(topic)
+        if region:
+            here &= F.col(REGION) == F.lit(region)
+        found = here if found is None else found | here
+    assert found is not None, "called with ranges only"
+    return found
