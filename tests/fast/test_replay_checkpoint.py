@@ -10,7 +10,7 @@ import pytest
 
 from rekappa.errors import PlanError, RunError
 from rekappa.plan.model import OffsetBounds, Split
-from rekappa.replay.closing import is_closing, log_closing_batch, reached
+from rekappa.replay.closing import reached
 from rekappa.replay.exact import recorded_slices
 from rekappa.replay.journal import BatchNote, Journal
 
@@ -30,23 +30,6 @@ def log(checkpoint: Path, number: int, slices: list[int], *, committed: bool = T
 def test_an_empty_checkpoint_is_at_the_beginning(tmp_path: Path) -> None:
     at = reached(tmp_path)
     assert (at.planned, at.slices, at.settled) == (None, 0, True)
-
-
-def test_the_closing_batch_reads_nothing_under_a_far_watermark(tmp_path: Path) -> None:
-    log(tmp_path, 0, [1, 1])
-    log(tmp_path, 1, [2, 2])
-    assert log_closing_batch(tmp_path, FAR) == 2
-    at = reached(tmp_path)
-    assert (at.planned, at.committed, at.slices, at.watermark) == (2, 1, 2, FAR)
-    assert is_closing(tmp_path, 2)
-    assert not is_closing(tmp_path, 1)
-    assert json.loads((tmp_path / "offsets" / "2").read_text().splitlines()[1])["conf"] == {"a": "b"}
-
-
-def test_a_batch_that_is_not_committed_can_not_be_closed(tmp_path: Path) -> None:
-    log(tmp_path, 0, [1], committed=False)
-    with pytest.raises(RunError, match="batch 0 is not committed"):
-        log_closing_batch(tmp_path, FAR)
 
 
 def test_sources_out_of_step_are_refused(tmp_path: Path) -> None:

@@ -20,6 +20,8 @@ from rekappa.plan.model import Slice, SourceSlice, Split
 from rekappa.timeline import Window, format_duration
 
 MAX_ROWS = 5_000_000
+GOOD_ROWS = 500_000
+FEWEST = 8
 
 
 def plan_slices(
@@ -62,6 +64,20 @@ def plan_slices(
             parents.update((id(piece), number) for piece in whole[before:])
     _sort(whole)
     return tuple(_slice(number, parts, parents) for number, parts in enumerate(_batches(whole, reads, span, max_rows)))
+
+
+def wide_span(
+    splits: Iterable[Split], *, max_misalignment: timedelta | Mapping[str, timedelta], reads: Window
+) -> timedelta:
+    """A span for the slices of a job that takes the events of a slice in any order: a multiple of the bound.
+
+    Wide enough for `GOOD_ROWS` rows, because the cost of a micro-batch that does not depend on its rows is then a small
+    part of it; but not so wide that there would be fewer than `FEWEST` slices to report progress by and resume from.
+    """
+    bound = _bound(max_misalignment)
+    rows = sum(split.rows for split in splits)
+    wanted = reads.length * (GOOD_ROWS / rows) if rows > GOOD_ROWS else reads.length
+    return max(1, min(wanted, reads.length / FEWEST) // bound) * bound
 
 
 def _bound(value: timedelta | Mapping[str, timedelta]) -> timedelta:

@@ -1,23 +1,26 @@
 """The checkpoint of a replay: how far it is, and the batch that closes it.
 
-Spark's watermark follows the data, so at the end of the data the last windows, joins and timers stay open. The
-closing batch is logged by us, into the replay's own checkpoint: the same offsets once more, with a watermark that
-is past everything. Spark takes it for a batch that it had begun, runs it without input, and lets the state go.
-Its offsets are marked as closed, so that Spark asks the source for its (no) rows and plans the batch like any other.
+Spark's watermark follows the data, so at the end of the data the last windows, joins and timers stay open. After the
+last slice the source answers one more offset, marked as closed, which reads nothing, and moves the watermark past
+everything just before Spark logs that batch: Spark runs it like any other and lets the state go.
 """
 
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from rekappa.errors import RunError
 from rekappa.spark.offsetlog import last_committed, last_planned, read_batch
 
-CLOSED = "closed"
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.query import StreamingQuery
+
+SLICE, CLOSED = "slice", "closed"
+"""What the offsets of a replay are made of."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -42,7 +45,7 @@ def reached(checkpoint: Path) -> Reached:
     if planned is None:
         return Reached(None, None, 0, None)
     batch = read_batch(checkpoint, planned)
-    slices = {json.loads(line)["slice"] for line in batch.sources if line is not None}
+    slices = {json.loads(line)[SLICE] for line in batch.sources if line is not None}
     if len(slices) != 1 or None in batch.sources:
         raise RunError(
             f"Cannot continue from checkpoint {checkpoint}: its sources stand at different slices {sorted(slices)}",
@@ -51,28 +54,10 @@ def reached(checkpoint: Path) -> Reached:
     return Reached(planned, last_committed(checkpoint), slices.pop(), batch.watermark)
 
 
-def is_closing(checkpoint: Path, number: int | None) -> bool:
-    """Whether this logged batch is the closing one."""
-    if number is None:
-        return False
-    return any(line is not None and CLOSED in json.loads(line) for line in read_batch(checkpoint, number).sources)
-
-
-def log_closing_batch(checkpoint: Path, watermark: datetime) -> int:
-    """Log the closing batch after the newest one, which must be committed. Answers its number."""
-    at = reached(checkpoint)
-    if at.planned is None or not at.settled:
-        raise RunError(f"Cannot close checkpoint {checkpoint}: its newest batch {at.planned} is not committed")
-    folder = checkpoint / "offsets"
-    version, metadata, *sources = (folder / str(at.planned)).read_text().splitlines()
-    changed = json.loads(metadata)
-    changed["batchWatermarkMs"] = max(
-        int(changed["batchWatermarkMs"]), (watermark - _EPOCH) // timedelta(milliseconds=1)
-    )
-    closed = [json.dumps({**json.loads(line), CLOSED: True}) for line in sources]
-    number = at.planned + 1
-    (folder / f".{number}.crc").unlink(missing_ok=True)
-    unfinished = folder / f".{number}.closing"
-    unfinished.write_text("\n".join([version, json.dumps(changed, separators=(",", ":")), *closed]))
-    os.replace(unfinished, folder / str(number))
-    return number
+def move_watermark(query: StreamingQuery, watermark: datetime) -> datetime | None:
+    """Give the next batch of a running query at least this watermark. Answers the one that the data gave it, if any."""
+    java: Any = query._jsq
+    tracker = java.streamingQuery().watermarkTracker()
+    before = int(tracker.currentWatermark())
+    tracker.setWatermark(max((watermark - _EPOCH) // timedelta(milliseconds=1), before))
+    return _EPOCH + timedelta(milliseconds=before) if before else None

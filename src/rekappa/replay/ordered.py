@@ -13,12 +13,13 @@ import time
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 from pathlib import Path
+from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
 from rekappa.errors import RekappaError, RunError, SourceError
 from rekappa.home import local_uri
 from rekappa.plan.store import PlanFile
-from rekappa.replay.closing import Reached, is_closing, log_closing_batch, reached
+from rekappa.replay.closing import move_watermark, reached
 from rekappa.replay.journal import BatchNote, Journal
 from rekappa.replay.state import LOG_FILES, forget, log_settings, state_settings
 from rekappa.replay.stream import replay_stream, slice_scan
@@ -74,18 +75,12 @@ def run_slices(
     """
     run = _SliceRun(spark, PlanFile(plan), job, sources, result, write, checkpoint, hold_back, on_progress, control)
     run.output_mode, run.state_store, run.settings = output_mode, state_store, dict(settings or {})
-    far = closing_watermark or run.plan.head.job(job).reads.end + timedelta(days=366)
+    if close:
+        run.closing = closing_watermark or run.plan.head.job(job).reads.end + timedelta(days=366)
     failures: dict[int, int] = {}
-    while True:
-        at = reached(checkpoint)
+    while not run.done:
         try:
-            if at.slices < run.count or not at.settled:
-                run.advance(at)
-            elif close and at.planned is not None and not is_closing(checkpoint, at.planned):
-                run.journal.note_watermark(at.watermark)
-                log_closing_batch(checkpoint, far)
-            else:
-                return run.outcome(finished=True)
+            run.advance()
         except _Stopped:
             return run.outcome(finished=False)
         except Exception as error:
@@ -93,6 +88,7 @@ def run_slices(
             failures[stood] = failures.get(stood, 0) + 1
             if failures[stood] > retries:
                 raise run.explained(error) from error
+    return run.outcome(finished=True)
 
 
 class _SliceRun:
@@ -119,14 +115,22 @@ class _SliceRun:
         self.output_mode = "append"
         self.state_store: str | None = None
         self.settings: dict[str, str] = {}
+        self.closing: datetime | None = None
         self.cause: BaseException | None = None
+        self._started: SimpleQueue[StreamingQuery] = SimpleQueue()
 
-    def advance(self, at: Reached) -> None:
-        """Run the query until the last slice, or the batch that was begun, is committed."""
-        self.cause = None
-        # Batch n reads slice n, so the last batch is known beforehand: the last slice's, or the closing one if begun.
-        last = max(self.count - 1, at.planned or 0)
-        committed = self.checkpoint / "commits" / str(last)
+    @property
+    def last(self) -> int:
+        """The number of the last batch: batch n reads slice n, and the closing one comes after."""
+        return self.count - 1 if self.closing is None or not self.count else self.count
+
+    @property
+    def done(self) -> bool:
+        return not self.count or (self.checkpoint / "commits" / str(self.last)).exists()
+
+    def advance(self) -> None:
+        """Run the query until the last batch is committed."""
+        self.cause, self._started = None, SimpleQueue()
         rows = self.result(self._inputs())
         chosen = state_settings(rows, self.state_store, self.spark.sparkContext.defaultParallelism)
         with settings(self.spark, log_settings(chosen) | chosen | self.settings):
@@ -138,17 +142,18 @@ class _SliceRun:
                 .trigger(processingTime="0 seconds")
                 .start()
             )
+        self._started.put(query)
         try:
             while True:
                 ended = query.awaitTermination(LOOK)  # type: ignore[arg-type]  # fractions of a second are taken
                 self._note(query)
-                if committed.exists():
+                if self.done:
                     break
                 if ended:
                     raise RunError(f"Cannot go on with job {self.job!r}: its query ended by itself")
             # The batch's figures come a moment after its commit.
             deadline = time.monotonic() + 2
-            while self.journal.newest < last and time.monotonic() < deadline:
+            while self.journal.newest < self.last and time.monotonic() < deadline:
                 time.sleep(LOOK / 5)
                 self._note(query)
         except Exception:
@@ -193,10 +198,18 @@ class _SliceRun:
     def _inputs(self) -> dict[str, DataFrame]:
         return {
             name: replay_stream(
-                self.spark, self.plan, self.job, name, table=one.table, schema=one.schema, columns=one.columns
+                self.spark, self.plan, self.job, name, table=one.table, schema=one.schema, columns=one.columns,
+                close=None if self.closing is None else self._close,
             )
             for name, one in self.sources.items()
-        }
+        }  # fmt: skip
+
+    def _close(self) -> None:
+        """Called by Spark, on a thread of its own, by each source as it is about to begin the closing batch."""
+        query = self._started.get()
+        self._started.put(query)
+        assert self.closing is not None, "only asked for where there is something to close"
+        self.journal.note_watermark(move_watermark(query, self.closing))
 
     def _unreadable(self, number: int) -> tuple[str, str] | None:
         """The first file of a slice that can't be read, and why: Spark's own errors do not always tell."""

@@ -2,8 +2,8 @@
 
     stream = replay_stream(spark, plan, "sessions", "playbacks", table="lake.events.playbacks", schema=record)
 
-Offset {"slice": n} means that the slices below n have been read. Spark is always told of one slice more, so all
-sources of a query advance by one slice per micro-batch, together.
+Offset {"slice": n} means that the slices below n have been read; "closed" marks the batch after the last. Spark is
+always told of one slice more, so all sources of a query advance by one slice per micro-batch, together.
 
 Spark asks a `Source` of its own kind for each micro-batch's rows as a DataFrame. Ours lives on the driver, in
 Python, and answers with Iceberg's scan of the slice: the rows themselves never pass through Python.
@@ -12,13 +12,14 @@ Python, and answers with Iceberg's scan of the slice: the rows themselves never 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 from rekappa.plan.model import NOTHING
 from rekappa.plan.store import PlanFile
 from rekappa.record import METADATA
+from rekappa.replay.closing import CLOSED, SLICE
 from rekappa.replay.scan import SliceScan
 
 if TYPE_CHECKING:
@@ -35,8 +36,10 @@ class ReplaySource:
             "org.apache.spark.sql.connector.read.streaming.SupportsAdmissionControl",
         )
 
-    def __init__(self, scan: SliceScan, plan: PlanFile, job: str, source: str) -> None:
-        self._scan, self._plan, self._job, self._source = scan, plan, job, source
+    def __init__(
+        self, scan: SliceScan, plan: PlanFile, job: str, source: str, close: Callable[[], None] | None = None
+    ) -> None:
+        self._scan, self._plan, self._job, self._source, self._close = scan, plan, job, source, close
         jvm: Any = scan.spark._jvm
         self._jvm, self._offsets = jvm, jvm.org.apache.spark.sql.execution.streaming.runtime.SerializedOffset
         self._count = plan.slice_count(job)
@@ -48,7 +51,12 @@ class ReplaySource:
 
     def latestOffset(self, start: Any, limit: Any) -> Any:
         reached = _slice(start)
-        return self._offset(reached + 1) if reached < self._count else start
+        if reached < self._count:
+            return self._offset({SLICE: reached + 1})
+        if self._close is None or start is None or CLOSED in json.loads(start.json()):
+            return start
+        self._close()
+        return self._offset({SLICE: reached, CLOSED: True})
 
     def getBatch(self, start: Any, end: Any) -> Any:
         first, last = _slice(start.get() if start.isDefined() else None), _slice(end)
@@ -63,7 +71,7 @@ class ReplaySource:
         return self._offsets(text)
 
     def initialOffset(self) -> Any:
-        return self._offset(0)
+        return self._offset({SLICE: 0})
 
     def getDefaultReadLimit(self) -> Any:
         return self._jvm.org.apache.spark.sql.connector.read.streaming.ReadLimit.allAvailable()
@@ -94,8 +102,8 @@ class ReplaySource:
     def _rows(self, number: int) -> Any:
         return self._scan.stream(self._plan.slice(self._job, number).source(self._source))
 
-    def _offset(self, number: int) -> Any:
-        return self._offsets(json.dumps({"slice": number}))
+    def _offset(self, value: dict[str, Any]) -> Any:
+        return self._offsets(json.dumps(value))
 
 
 def replay_stream(
@@ -107,10 +115,12 @@ def replay_stream(
     table: str,
     schema: StructType,
     columns: Sequence[str] = (),
+    close: Callable[[], None] | None = None,
 ) -> DataFrame:
     """A stream in the record's shape, `schema`, that reads only `columns` of the archive (all, if none are named).
 
-    `columns` may name fields of the metadata (`__metadata__.offset`). Columns that are not read are null.
+    `columns` may name fields of the metadata (`__metadata__.offset`). Columns that are not read are null. With `close`
+    a batch without rows follows the last slice; it is called just before Spark logs that batch.
     """
     from pyspark.java_gateway import ensure_callback_server_started
     from pyspark.sql import DataFrame
@@ -121,7 +131,7 @@ def replay_stream(
     scan = slice_scan(spark, plan, job, source, table, narrow)
     attributes = jvm.org.apache.spark.sql.catalyst.types.DataTypeUtils.toAttributes(java_schema(spark, narrow))
     relation = jvm.org.apache.spark.sql.execution.streaming.runtime.StreamingExecutionRelation(
-        ReplaySource(scan, plan, job, source), attributes, jvm.scala.Option.empty(), spark._jsparkSession
+        ReplaySource(scan, plan, job, source, close), attributes, jvm.scala.Option.empty(), spark._jsparkSession
     )
     stream = DataFrame(jvm.org.apache.spark.sql.classic.Dataset.ofRows(spark._jsparkSession, relation), spark)
     return stream if narrow == schema else _widened(stream, narrow, schema)
@@ -157,7 +167,7 @@ def java_schema(spark: SparkSession, schema: StructType) -> Any:
 
 
 def _slice(offset: Any) -> int:
-    return 0 if offset is None else int(json.loads(offset.json())["slice"])
+    return 0 if offset is None else int(json.loads(offset.json())[SLICE])
 
 
 def _widened(stream: DataFrame, narrow: StructType, schema: StructType) -> DataFrame:

@@ -20,9 +20,9 @@ from rekappa.errors import PlanError
 from rekappa.home import Home
 from rekappa.plan.chunks import plan_chunks
 from rekappa.plan.margins import Margins, derive, with_overrides
-from rekappa.plan.mode import Choice, choose
+from rekappa.plan.mode import IN_ORDER, Choice, choose
 from rekappa.plan.model import Slice
-from rekappa.plan.ordered import MAX_ROWS, plan_slices
+from rekappa.plan.ordered import MAX_ROWS, plan_slices, wide_span
 from rekappa.plan.plan import Estimate, JobPlan, Mode, Plan
 from rekappa.plan.shape import Shape
 from rekappa.record import METADATA, record_ddl
@@ -162,8 +162,10 @@ def _cut(
     rows = request.slice_rows or MAX_ROWS
     slices: tuple[Slice, ...]
     if planned.mode is Mode.ORDERED:
+        free = not any(shape.has(*IN_ORDER) for shape in asked.shapes)
+        wide = wide_span(splits, max_misalignment=bound, reads=planned.reads) if free else None
         slices = plan_slices(
-            splits, max_misalignment=bound, reads=planned.reads, max_rows=rows, max_span=request.slice_span,
+            splits, max_misalignment=bound, reads=planned.reads, max_rows=rows, max_span=request.slice_span or wide,
             regions=request.regions,
         )  # fmt: skip
         return replace(planned, slices=slices)
