@@ -63,6 +63,12 @@ SECTIONS = {
         "The same take-rate join in micro-batches with state, against the simplest batch job.",
         (Figure("impressions", "rows"), Figure("variants", "variants", "at most 5 times plain batch")),
     ),
+    "state": Section(
+        "State of a replay",
+        "Peak state rows of the take-rate join in ordered mode, by span of its slices, against the same job in"
+        " micro-batches of a minute, as a live run has them.",
+        (Figure("rows, live", "live_rows"), Figure("slices", "slices")),
+    ),
     "sessions": Section(
         "Custom state",
         "The sessions app (`transformWithState` with timers) in ordered mode.",

@@ -99,7 +99,7 @@ def _contend(name: str) -> dict[str, Any]:
         return {"seconds": time.monotonic() - began, "rows": spark.table(out).count()}
     with tempfile.TemporaryDirectory() as folder:
         began = time.monotonic()
-        slices, outcome = _replay(spark, loaded, home, out, Path(folder), **VARIANTS[name])
+        slices, outcome = replay(spark, loaded, home, out, Path(folder), **VARIANTS[name])
         seconds = time.monotonic() - began
     return {
         "seconds": seconds,
@@ -110,7 +110,7 @@ def _contend(name: str) -> dict[str, Any]:
     }
 
 
-def _replay(
+def replay(
     spark: SparkSession,
     loaded: Any,
     home: Any,
@@ -120,9 +120,12 @@ def _replay(
     span: int,
     ahead: int = 0,
     state_store: str | None = None,
+    window: Window = WINDOW,
+    reads: Window = READS,
 ) -> tuple[int, SliceOutcome]:
+    """The take-rate join over slices of `span` minutes into the table `out`: how many slices, and how it ended."""
     plan = folder / "plan"
-    slices = planned(loaded.config, home, list(COLUMNS), READS, timedelta(minutes=span), plan)
+    slices = planned(loaded.config, home, list(COLUMNS), reads, timedelta(minutes=span), plan)
     if ahead:
         _unaligned(plan, ahead)
     job = load_app(loaded).jobs["plays_per_impression"]
@@ -141,7 +144,7 @@ def _replay(
         lambda inputs: job.results(inputs)[job.name],
         write,
         folder / "checkpoint",
-        hold_back=HoldBack(WINDOW, "event_ts"),
+        hold_back=HoldBack(window, "event_ts"),
         state_store=state_store,
     )
     return len(slices), outcome

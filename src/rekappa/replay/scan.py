@@ -74,6 +74,11 @@ class SliceScan:
             # Planned while Iceberg's tasks are staged. What Spark counts as read are the rows that are left.
             return session.internalCreateDataFrame(chosen.queryExecution().toRdd(), chosen.schema(), True)
 
+    def activate(self) -> None:
+        """Make the session that slices are planned in the one of the calling thread."""
+        jvm: Any = self.spark._jvm
+        jvm.org.apache.spark.sql.SparkSession.setActiveSession(self._session._jsparkSession)
+
     def unreadable(self, part: SourceSlice) -> tuple[str, str] | None:
         """The first file of the slice that can't be read, with the reason; None if all can."""
         for split in part.splits:

@@ -43,7 +43,8 @@ class ReplaySource:
         jvm: Any = scan.spark._jvm
         self._jvm, self._offsets = jvm, jvm.org.apache.spark.sql.execution.streaming.runtime.SerializedOffset
         self._count = plan.slice_count(job)
-        self._ahead = ThreadPoolExecutor(1, "rekappa-slices")
+        # A thread of the JVM that knows no session looks for catalogs in whichever came first.
+        self._ahead = ThreadPoolExecutor(1, "rekappa-slices", scan.activate)
         self._prepared: dict[int, Future[Any]] = {}
 
     def schema(self) -> Any:
