@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 ROUNDS = int(os.environ.get("REKAPPA_BENCH_ROUNDS", "3"))
 CONTENDERS = ("plain", "tuned", "bulk")
-# The session's own defaults are ours, not Spark's: the plain job gets Spark's back.
-SPARK_DEFAULTS = {"spark.sql.shuffle.partitions": "200"}
+# The session's own defaults are ours (up to 8 GB of memory, for one): the plain job gets Spark's back.
+SPARK_DEFAULTS = {"spark.sql.shuffle.partitions": "200", "spark.driver.memory": "1g"}
 BY_HAND = {
     "spark.sql.shuffle.partitions": "8",
     "spark.sql.join.preferSortMergeJoin": "false",

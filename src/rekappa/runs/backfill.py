@@ -11,6 +11,8 @@ import os
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from importlib import import_module
+from threading import Thread
 from typing import TYPE_CHECKING
 
 from rekappa.app import App
@@ -39,6 +41,8 @@ __all__ = ["BackfillRequest", "Progress", "backfill_session", "continue_backfill
 
 def backfill_session(loaded: Loaded, home: Home, overrides: Mapping[str, str] | None = None) -> SparkSession:
     """Spark under the backfill profile, with memory and collector chosen unless the profile names them."""
+    # What planning needs takes most of a second to import: less than the JVM takes to start.
+    Thread(target=import_module, args=("pyiceberg.catalog.sql",), daemon=True).start()
     profile = loaded.config.profiles.backfill.spark
     chosen = unset_by(process_settings(machine_memory(), os.cpu_count() or 1), profile)
     return open_session(loaded.config, "backfill", home, **{**chosen, **(overrides or {})})

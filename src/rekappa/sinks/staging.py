@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from rekappa.config.model import AppConfig
 
 NAMESPACE = "rekappa_staging"
+QUICK = {"write.parquet.compression-codec": "snappy"}
+"""Staging is written once, read twice and dropped: time counts for more than space."""
 
 
 def _plain(name: str) -> str:
@@ -51,7 +53,7 @@ def staging_sink(config: AppConfig, run: str, sink_name: str, run_cap: float | N
         staging_table(config, run, sink_name),
         event_time=config.sinks[sink_name].event_time,
         partition_by=(),
-        properties=_marks(config, run, sink_name, "staging"),
+        properties={**_marks(config, run, sink_name, "staging"), **QUICK},
     )
     return rate_limited(sink, run_cap=run_cap)
 
