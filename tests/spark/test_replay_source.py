@@ -146,3 +146,28 @@ def test_a_failing_write_is_tried_again_then_named(archive: Archive, tmp_path: P
     with pytest.raises(RunError, match=r"slice 1 of 4.*disk full"):
         replay(archive, tmp_path / "plan", tmp_path, Failing(), retries=2)
     assert tries == [0, 1, 1, 1]
+
+
+@pytest.mark.parametrize("reader", ["Spark's", "Iceberg's"])
+def test_both_readers_cut_files_that_hold_more_than_is_wanted(
+    spark: SparkSession, bare_config: AppConfig, home: Home, tmp_path: Path, reader: str
+) -> None:
+    """One file of two regions and four hours; a column was added since. One renamed since is for Iceberg's reader."""
+    archive = create_archive(spark, bare_config, home)
+    for field in ("kafka_ingestion_ts_hour", "region"):
+        spark.sql(f"ALTER TABLE {archive.name} DROP PARTITION FIELD `__metadata__.{field}`")
+    events(spark, 2000).coalesce(1).writeTo(archive.name).append()
+    spark.sql(f"ALTER TABLE {archive.name} ADD COLUMN note STRING AFTER user")
+    if reader == "Iceberg's":
+        spark.sql(f"ALTER TABLE {archive.name} RENAME COLUMN value TO points")
+    reads = Window(START + timedelta(minutes=50), START + timedelta(hours=2, minutes=10))
+    save_plan(tmp_path / "plan", {"events": archive}, reads, regions=["us"], bound=timedelta(minutes=30))
+    assert archive.scan("events", reads, timedelta(minutes=30)).files == 1
+    sink = Collected()
+    outcome = replay(archive, tmp_path / "plan", tmp_path, sink)
+    wanted = archive.spark.table(archive.name).where(
+        f"__metadata__.kafka_ingestion_ts >= '{reads.start}' AND __metadata__.kafka_ingestion_ts < '{reads.end}' "
+        "AND __metadata__.region = 'us'"
+    )
+    assert sorted(sink.rows, key=str) == sorted((tuple(row) for row in wanted.collect()), key=str)
+    assert outcome.rows == len(sink.rows) > 300
