@@ -117,7 +117,7 @@ def _files(
     table: Table, source: str, columns: _Columns, reads: Window, regions: Sequence[str], io: dict[str, str]
 ) -> Iterator[tuple[FileScanTask, Split]]:
     """Each file that the metadata can't rule out, as one split."""
-    for task in planned_files(table, reads, regions):
+    for task in _planned_files(table, reads, regions):
         file = task.file
         if file.file_format.value.upper() != "PARQUET":
             raise SourceError(
@@ -144,26 +144,19 @@ def _files(
             yield task, replace(whole, low=min(g.low for g in groups), high=max(g.high for g in groups))
 
 
-def planned_files(
-    table: Table, reads: Window | None, regions: Sequence[str] = (), snapshot: int | None = None
-) -> list[FileScanTask]:
-    """Iceberg's own answer for the stretch, or the whole table: files with their row-level deletes.
-
-    Refuses equality deletes.
-    """
+def _planned_files(table: Table, reads: Window, regions: Sequence[str]) -> list[FileScanTask]:
+    """Iceberg's own answer for the stretch: files with their row-level deletes. Refuses equality deletes."""
     import pyiceberg.expressions
 
     # The expressions are pydantic models whose positional arguments no type checker sees.
     ex: Any = pyiceberg.expressions
-    wanted: Any = ex.AlwaysTrue()
-    if reads is not None:
-        wanted = ex.And(
-            ex.GreaterThanOrEqual(INGESTION, reads.start.isoformat()), ex.LessThan(INGESTION, reads.end.isoformat())
-        )
+    wanted: Any = ex.And(
+        ex.GreaterThanOrEqual(INGESTION, reads.start.isoformat()), ex.LessThan(INGESTION, reads.end.isoformat())
+    )
     if regions:
         wanted = ex.And(wanted, ex.In(REGION, set(regions)))
     try:
-        return list(table.scan(row_filter=wanted, snapshot_id=snapshot).plan_files())
+        return list(table.scan(row_filter=wanted).plan_files())
     except (ValueError, NotImplementedError) as error:
         if "equality deletes" not in str(error):
             raise

@@ -3,9 +3,10 @@
     spark.python.daemon.module = rekappa.spark.workers
 
 Between two tasks Spark's worker reads the directory of every zip file on its path again (Spark's own jar is one of
-them) and collects garbage among all that was ever imported: about a tenth of a second, several times what a task
-needs to read a slice. So here the path holds no archive that nothing is imported from, and what is imported before
-the fork is kept from the collector. PyArrow is loaded once instead of once in each worker.
+them) and collects garbage among all that was ever imported: about a tenth of a second for every task of a job that
+runs Python of its own, several times what a small micro-batch needs. So here the path holds no archive that nothing
+is imported from, and what is imported before the fork is kept from the collector. PyArrow is loaded once instead of
+once in each worker.
 
 Runs before Spark's modules are imported, so only the standard library may be used at the top.
 """
