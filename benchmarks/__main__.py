@@ -69,7 +69,7 @@ def main(wanted: list[str]) -> int:
         results = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
         results[name] = entry
         RESULTS.write_text(json.dumps(results, indent=2, sort_keys=True) + "\n")
-        PAGE.write_text(page(results))
+        PAGE.write_text(page(json.loads(RESULTS.read_text())))
         print(json.dumps(entry["result"], indent=2))
     if failed:
         print(f"error: failed: {', '.join(failed)}", file=sys.stderr)
