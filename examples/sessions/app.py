@@ -47,11 +47,16 @@ class Sessions(StatefulProcessor):
         self.open = handle.getListState("open", OPEN)
 
     def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:
-        spans = [tuple(span) for span in self.open.get()]
+        before = [tuple(span) for span in self.open.get()]
         times = [_micros(row.event_ts) for row in rows]
-        spans = merge(spans + [(moment, moment, 1) for moment in times])
+        spans = merge(before + [(moment, moment, 1) for moment in times])
         self.open.put(spans)
-        self._wake_at(spans)
+        # One timer for each open session. Every call goes to Spark's state store: only what changed is told.
+        old, new = ({_closes(span) for span in some} for some in (before, spans))
+        for moment in old - new:
+            self.handle.deleteTimer(moment)
+        for moment in new - old:
+            self.handle.registerTimer(moment)
         return iter(())
 
     def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[Row]:
@@ -65,12 +70,6 @@ class Sessions(StatefulProcessor):
             self.open.clear()
         for first, last, events in closed:
             yield Row(account_id=key[0], session_start=_moment(first), session_end=_moment(last), events=events)
-
-    def _wake_at(self, spans: list[Span]) -> None:
-        for timer in list(self.handle.listTimers()):
-            self.handle.deleteTimer(timer)
-        for span in spans:
-            self.handle.registerTimer(_closes(span))
 
     def close(self) -> None:
         pass
