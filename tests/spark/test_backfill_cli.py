@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from bulky import make_app
+from project import wait_until
 
 from rekappa.config.load import Loaded
 from rekappa.home import Home
-from rekappa.runs.record import Kind, State
+from rekappa.runs.record import Kind, Run, State
 from rekappa.runs.store import RunStore
 from rekappa.sinks.staging import staging_table
 
@@ -66,6 +67,31 @@ def test_killed_in_the_middle_and_resumed(spark: SparkSession, home: Home, loade
     assert store.run(run.id).state is State.DIED, err
     resumed = answer(home, "resume", run.id)
     assert resumed["state"] == "finished"
+    rows = spark.table(staging_table(loaded.config, run.id, "firsts")).collect()
+    assert sorted(row.id for row in rows) == list(range(3600, 7200))
+
+
+def test_paused_and_let_go_on_in_its_own_process(spark: SparkSession, home: Home, loaded: Loaded) -> None:
+    store = RunStore.open(home)
+    known = {run.id for run in store.runs(kind=Kind.BACKFILL)}
+    words = ["backfill", str(loaded.folder), *ARGUMENTS, "--job", "firsts", "--slice-span", "2m", "--json"]
+    process = command(home, *words)
+
+    def started() -> Run | None:
+        return next((one for one in store.runs(kind=Kind.BACKFILL) if one.id not in known), None)
+
+    wait_until(lambda: started() is not None or process.poll() is not None, "the backfill is recorded")
+    run = started()
+    assert run is not None, process.communicate()
+    assert answer(home, "pause", run.id)["asked"] == "pause"
+    wait_until(lambda: store.run(run.id).state is State.PAUSED, "it is paused")
+    waiting = store.run(run.id).progress
+    time.sleep(2)
+    assert store.run(run.id).progress.get("jobs") == waiting.get("jobs"), "nothing is made while it is paused"
+    assert answer(home, "resume", run.id)["run"] == run.id
+    out, err = process.communicate(timeout=240)
+    assert process.returncode == 0, err
+    assert json.loads(out)["state"] == "finished"
     rows = spark.table(staging_table(loaded.config, run.id, "firsts")).collect()
     assert sorted(row.id for row in rows) == list(range(3600, 7200))
 
