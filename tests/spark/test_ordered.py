@@ -238,3 +238,18 @@ def test_a_closing_watermark_can_be_chosen(archive: Archive, tmp_path: Path) -> 
         closing_watermark=until,
     )  # fmt: skip
     assert max(row[0] for row in sink.rows) == (until - timedelta(minutes=10)).replace(tzinfo=None)
+
+
+def test_a_run_that_ended_before_it_was_closed_is_closed_when_it_goes_on(archive: Archive, tmp_path: Path) -> None:
+    """As one that was killed right after its last slice: the state is loaded again, and all of it comes out."""
+    save_plan(tmp_path / "plan", {"events": archive}, DAY, bound=timedelta(hours=1))
+    sink = Collected()
+    for close in (False, True):
+        outcome = run_slices(
+            archive.spark, tmp_path / "plan", "job", {"events": archive.source()}, counts, sink, tmp_path / "checks",
+            close=close,
+        )  # fmt: skip
+        assert outcome.finished
+    expected = counts({"events": archive.spark.table(archive.name)}).collect()
+    assert sink.rows == sorted(tuple(row) for row in expected)
+    assert outcome.rows == 4000

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from abc import ABC, abstractmethod
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -119,11 +120,11 @@ def drained(stream: DataFrame, checkpoint: Path) -> list[Any]:
     return stream.sparkSession.table(name).collect()
 
 
-class SourceContract:
+class SourceContract(ABC):
     """What every source gives. Subclasses say how it is opened."""
 
-    def opened(self, spark: SparkSession, home: Home, topics: dict[str, Loaded]) -> DataFrame:
-        raise NotImplementedError
+    @abstractmethod
+    def opened(self, spark: SparkSession, home: Home, topics: dict[str, Loaded]) -> DataFrame: ...
 
     def rows(self, found: DataFrame, folder: Path) -> list[Any]:
         return drained(found, folder) if found.isStreaming else found.collect()

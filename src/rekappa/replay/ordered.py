@@ -286,8 +286,8 @@ class _SliceRun:
 
 def _first_line(error: BaseException) -> str:
     lines = [line for line in str(error).splitlines() if line.strip()]
-    if any("Python Proxy" in line for line in lines):
-        # Our own code, called by Spark, failed: what it said is the last line of its traceback.
-        said = next(at for at, line in enumerate(lines) if "Python Proxy" in line)
-        return next((line for line in lines[said + 1 :] if not line.startswith(" ")), lines[said])
+    for at, line in enumerate(lines):
+        if "Python Proxy" in line:
+            # Our own code, called by Spark, failed: below the indented lines of its traceback is what it said.
+            return next((said for said in lines[at + 1 :] if not said.startswith(" ")), line)
     return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__

@@ -80,12 +80,17 @@ class SliceScan:
         jvm.org.apache.spark.sql.SparkSession.setActiveSession(self._session._jsparkSession)
 
     def unreadable(self, part: SourceSlice) -> tuple[str, str] | None:
-        """The first file of the slice that can't be read, with the reason; None if all can."""
+        """The first file of the slice that can't be read, with the reason; None if all can.
+
+        Raises `SourceError` for one that the table no longer has.
+        """
         for split in part.splits:
             try:
                 with ExitStack() as staged:
                     frame = self._frame(staged, self._kind(split), [split], part.offsets)
                     frame.write.format("noop").mode("overwrite").save()
+            except SourceError:
+                raise
             except Exception as error:
                 return split.path, root_cause(error)
         return None
@@ -95,12 +100,14 @@ class SliceScan:
 
     def _files_as_stream(self, splits: Sequence[Split]) -> Any:
         """Whole files, read by Spark: its plan of them needs but to be called a stream, as its own file source does."""
+        from pyspark.sql import DataFrame
+
         session: Any = self._session._jsparkSession
         files: Any = self._files(splits)._jdf
         plan = files.logicalPlan()
         plan = plan.copy(plan.relation(), plan.output(), plan.catalogTable(), True, plan.stream())
         jvm: Any = self.spark._jvm
-        rows = self._dataframe(jvm.org.apache.spark.sql.classic.Dataset.ofRows(session, plan))
+        rows = DataFrame(jvm.org.apache.spark.sql.classic.Dataset.ofRows(session, plan), self._session)
         return shaped(rows, self._payload, None).select(*_columns(self.schema))._jdf
 
     def _frame(
@@ -172,11 +179,6 @@ class SliceScan:
         # Files are looked up on the driver: a Spark job that asks for them would take longer.
         own.conf.set("spark.sql.sources.parallelPartitionDiscovery.threshold", "10000")
         return own
-
-    def _dataframe(self, java: Any) -> DataFrame:
-        from pyspark.sql import DataFrame
-
-        return DataFrame(java, self._session)
 
     @cached_property
     def _java(self) -> Any:

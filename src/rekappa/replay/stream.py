@@ -6,7 +6,7 @@ Offset {"slice": n} means that the slices below n have been read; "closed" marks
 always told of one slice more, so all sources of a query advance by one slice per micro-batch, together.
 
 Spark asks a `Source` of its own kind for each micro-batch's rows as a DataFrame. Ours lives on the driver, in
-Python, and answers with Iceberg's scan of the slice: the rows themselves never pass through Python.
+Python, and answers with a scan of the slice's files: the rows themselves never pass through Python.
 """
 
 from __future__ import annotations
