@@ -39,7 +39,11 @@ def _window_options(command: Command) -> Command:
         click.option("--warm-up", "warm_up", default=None, help="Read this much before the window: 30m, '2 hours'."),
         click.option("--drain", default=None, help="Read this much after the window."),
         click.option("--slice-rows", type=click.IntRange(1), default=None, help="At most this many rows in a slice."),
-        click.option("--slice-span", default=None, help="At most this much time in a slice."),
+        click.option(
+            "--slice-span",
+            default=None,
+            help="At most this much time in a slice; if left out, max_misalignment or as much as the job allows.",
+        ),
         click.option(
             "--live-run", default=None, help="The run whose batches exact mode replays; the newest, if left out."
         ),
