@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 
 from rekappa.config.model import AppConfig
 from rekappa.home import Home
+from rekappa.iceberg.catalog import load_table
+from rekappa.iceberg.splits import table_splits
 from rekappa.plan.model import Slice, Split
 from rekappa.plan.ordered import plan_slices
 from rekappa.plan.plan import JobPlan, Mode, Plan, SourcePlan
 from rekappa.plan.store import save
-from rekappa.replay.catalog import load_table
 from rekappa.replay.ordered import ArchiveSource
-from rekappa.replay.splits import table_splits
 from rekappa.timeline import Window
 
 if TYPE_CHECKING:

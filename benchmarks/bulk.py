@@ -100,9 +100,9 @@ def _hand_written(spark: SparkSession, table: str) -> dict[str, Any]:
 
 def _bulk(loaded: Any, home: Any) -> dict[str, Any]:
     from rekappa.config.bind import load_app
+    from rekappa.planning.make import BackfillRequest
     from rekappa.runs.backfill import backfill_session, run_backfill
-    from rekappa.runs.planning import BackfillRequest
-    from rekappa.sinks.staging import staging_table
+    from rekappa.staging.tables import staging_table
     from rekappa.timeline import Window
 
     app = load_app(loaded)

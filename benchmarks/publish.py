@@ -77,8 +77,8 @@ def _table(spark: SparkSession, hours: int) -> str:
 
 
 def _publish(spark: SparkSession, table: str, hour: int, run: str) -> dict[str, Any]:
-    from rekappa.recovery.iceberg import publish_table, undo_table
-    from rekappa.recovery.span import Span
+    from rekappa.iceberg.span import Span
+    from rekappa.publish.table import publish_table, undo_table
     from rekappa.timeline import Window
 
     start = START + timedelta(hours=hour, minutes=30)

@@ -10,7 +10,7 @@ import pytest
 from rekappa.config.model import AppConfig
 from rekappa.errors import ConfigError, SourceError
 from rekappa.home import Home
-from rekappa.replay.catalog import _properties, load_table, open_catalog
+from rekappa.iceberg.catalog import _properties, load_table, open_catalog
 
 
 def config(**catalog: Any) -> AppConfig:

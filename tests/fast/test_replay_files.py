@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from rekappa.replay.files import leaf, local_path
+from rekappa.iceberg.files import leaf, local_path
 
 
 def test_local_paths_are_taken_literally() -> None:

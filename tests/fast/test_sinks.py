@@ -17,7 +17,7 @@ from rekappa.sinks.fit import misfits, require_columns, require_fit
 from rekappa.sinks.hive import partition_spec
 from rekappa.sinks.keys import MARK, refused
 from rekappa.sinks.parquet import folder_name
-from rekappa.sinks.staging import StagingTable
+from rekappa.staging.tables import StagingTable
 
 
 def schema(**columns: str | StructType) -> StructType:

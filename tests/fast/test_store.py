@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from rekappa.errors import RunError
-from rekappa.runs.record import Batch, Kind, Position, Run, State, new_run_id
-from rekappa.runs.store import RunStore
+from rekappa.store.record import Batch, Kind, Position, Run, State, new_run_id
+from rekappa.store.runs import RunStore
 
 
 @pytest.fixture
@@ -50,7 +50,7 @@ def test_a_run_is_claimed_by_one_process_at_a_time(store: RunStore, tmp_path: Pa
         store.claim(run.id)
     assert store.end(run.id, State.STOPPED).pid is None
     claim = (
-        "import sys; from pathlib import Path; from rekappa.runs.store import RunStore;"
+        "import sys; from pathlib import Path; from rekappa.store.runs import RunStore;"
         "RunStore(Path(sys.argv[1])).claim(sys.argv[2])"
     )
     subprocess.run([sys.executable, "-c", claim, str(tmp_path / "runs.db"), run.id], check=True)

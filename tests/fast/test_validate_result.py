@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rekappa.errors import ValidationError
-from rekappa.runs.record import Batch, Position
+from rekappa.store.record import Batch, Position
 from rekappa.validate.html import page
 from rekappa.validate.late import readings
 from rekappa.validate.report import percent

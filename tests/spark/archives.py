@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 
 from rekappa.config.model import AppConfig
 from rekappa.home import Home
+from rekappa.iceberg.catalog import load_table
+from rekappa.iceberg.splits import SplitScan, table_splits
 from rekappa.plan.model import Slice
 from rekappa.plan.ordered import plan_slices
 from rekappa.plan.plan import JobPlan, Mode, Plan, SourcePlan
 from rekappa.plan.store import save
 from rekappa.record import METADATA_TYPE
-from rekappa.replay.catalog import load_table
 from rekappa.replay.ordered import ArchiveSource
-from rekappa.replay.splits import SplitScan, table_splits
 from rekappa.timeline import Window
 
 if TYPE_CHECKING:

@@ -25,13 +25,13 @@ from rekappa.demo.events import Event, Shape, in_arrival_order, sessions, take_r
 from rekappa.demo.produce import create_topics, produce
 from rekappa.home import Home
 from rekappa.plan.plan import Mode, Plan
+from rekappa.planning.make import make_plan
+from rekappa.planning.request import BackfillRequest
 from rekappa.runs.backfill import run_backfill
 from rekappa.runs.live import run_live
-from rekappa.runs.planning import make_plan
-from rekappa.runs.record import Batch, Run, State
-from rekappa.runs.request import BackfillRequest
-from rekappa.runs.store import RunStore
-from rekappa.sinks.staging import staging_table
+from rekappa.staging.tables import staging_table
+from rekappa.store.record import Batch, Run, State
+from rekappa.store.runs import RunStore
 from rekappa.timeline import Window
 
 if TYPE_CHECKING:

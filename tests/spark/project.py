@@ -18,7 +18,7 @@ from rekappa.demo.events import Event
 from rekappa.demo.produce import create_topics, produce
 from rekappa.home import Home
 from rekappa.runs.live import run_live
-from rekappa.runs.record import Run
+from rekappa.store.record import Run
 
 PATIENCE = 180
 """Seconds until a wait is given up: never a measure of speed, only the end of a hang."""

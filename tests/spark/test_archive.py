@@ -24,8 +24,8 @@ from rekappa.config.load import Loaded, load
 from rekappa.demo.produce import create_topics
 from rekappa.errors import ArchiveError
 from rekappa.home import Home
+from rekappa.iceberg.catalog import load_table
 from rekappa.record import INGESTION, METADATA, OFFSET
-from rekappa.replay.catalog import load_table
 from rekappa.spark.offsetlog import last_committed
 
 if TYPE_CHECKING:

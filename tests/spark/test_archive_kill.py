@@ -20,7 +20,7 @@ from rekappa.config.model import AppConfig
 from rekappa.demo.produce import create_topics
 from rekappa.errors import SourceError
 from rekappa.home import Home
-from rekappa.replay.catalog import load_table
+from rekappa.iceberg.catalog import load_table
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -16,9 +16,9 @@ from project import wait_until
 
 from rekappa.config.load import Loaded
 from rekappa.home import Home
-from rekappa.runs.record import Kind, Run, State
-from rekappa.runs.store import RunStore
-from rekappa.sinks.staging import staging_table
+from rekappa.staging.tables import staging_table
+from rekappa.store.record import Kind, Run, State
+from rekappa.store.runs import RunStore
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -17,13 +17,13 @@ from rekappa.errors import ArchiveError, PlanError, RunError
 from rekappa.home import Home
 from rekappa.plan.chunks import plan_chunks
 from rekappa.plan.plan import Mode, Plan
+from rekappa.planning.make import make_plan
 from rekappa.runs.backfill import BackfillRequest, continue_backfill, create_backfill, run_backfill
 from rekappa.runs.control import Wish, cancel, set_wish
-from rekappa.runs.planning import make_plan
-from rekappa.runs.record import Run, State
-from rekappa.runs.store import RunStore
 from rekappa.runs.work import Progress
-from rekappa.sinks.staging import staging_table
+from rekappa.staging.tables import staging_table
+from rekappa.store.record import Run, State
+from rekappa.store.runs import RunStore
 from rekappa.timeline import Window
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from rekappa.errors import PlanError
 from rekappa.home import Home
 from rekappa.plan.model import Slice
 from rekappa.plan.plan import Mode, Plan
-from rekappa.runs.record import Run
+from rekappa.store.record import Run
 from rekappa.timeline import Window
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ from project import Project, wait_until
 
 from rekappa.demo.events import Event, Shape, in_arrival_order, take_rate
 from rekappa.home import Home
-from rekappa.runs.record import State
-from rekappa.runs.store import RunStore
+from rekappa.store.record import State
+from rekappa.store.runs import RunStore
 from rekappa.timeline import Window
 
 if TYPE_CHECKING:

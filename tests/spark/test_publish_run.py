@@ -16,11 +16,11 @@ from click.testing import CliRunner, Result
 from rekappa.cli.main import main
 from rekappa.config.load import load
 from rekappa.home import Home
-from rekappa.runs.record import Batch, Kind, Position, Run, State
-from rekappa.runs.store import RunStore
 from rekappa.sinks.contract import BatchId
 from rekappa.sinks.registry import open_sink
-from rekappa.sinks.staging import staging_sink, staging_table
+from rekappa.staging.tables import staging_sink, staging_table
+from rekappa.store.record import Batch, Kind, Position, Run, State
+from rekappa.store.runs import RunStore
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -16,12 +16,12 @@ import pytest
 
 from rekappa.errors import PublishError
 from rekappa.home import Home
-from rekappa.recovery import window as engine
-from rekappa.recovery.history import current_id, publication
-from rekappa.recovery.iceberg import check_keys, effect, publish_table, published, tag_before, undo_table
-from rekappa.recovery.keyed import check_keys_unchanged, effect_of_keys, publish_keys, undo_keys
-from rekappa.recovery.span import Span
-from rekappa.spark.commits import load_table
+from rekappa.iceberg import window as engine
+from rekappa.iceberg.commits import load_table
+from rekappa.iceberg.history import current_id, publication
+from rekappa.iceberg.span import Span
+from rekappa.publish.keyed import check_keys_unchanged, effect_of_keys, publish_keys, undo_keys
+from rekappa.publish.table import check_keys, effect, publish_table, published, tag_before, undo_table
 from rekappa.timeline import Window
 from rekappa.validate.result import Rules
 
@@ -224,9 +224,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from rekappa.config.model import AppConfig
 from rekappa.home import Home
-from rekappa.recovery import window as engine
-from rekappa.recovery.iceberg import publish_table
-from rekappa.recovery.span import Span
+from rekappa.iceberg import window as engine
+from rekappa.publish.table import publish_table
+from rekappa.iceberg.span import Span
 from rekappa.spark.session import open_session
 from rekappa.timeline import Window
 root, name, point = sys.argv[1:4]

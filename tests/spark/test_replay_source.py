@@ -12,8 +12,8 @@ from archives import DAY, START, Archive, create_archive, events, save_plan
 from rekappa.config.model import AppConfig
 from rekappa.errors import RunError, SourceError
 from rekappa.home import Home
+from rekappa.iceberg.files import local_path
 from rekappa.plan.store import PlanFile
-from rekappa.replay.files import local_path
 from rekappa.replay.ordered import Control, SliceOutcome, SliceProgress, run_slices
 from rekappa.timeline import Window
 

@@ -12,7 +12,7 @@ from rekappa import rate_limit
 from rekappa.errors import ConfigError, SinkError
 from rekappa.sinks.contract import BatchId
 from rekappa.sinks.registry import open_sink
-from rekappa.sinks.staging import drop_staging, list_staging, staging_sink, staging_table
+from rekappa.staging.tables import drop_staging, list_staging, staging_sink, staging_table
 from rekappa.tokens import passed
 
 if TYPE_CHECKING:

@@ -12,9 +12,9 @@ from archives import DAY, START, Archive, create_archive, events, save_plan
 from rekappa.config.model import AppConfig
 from rekappa.errors import ConfigError, SourceError
 from rekappa.home import Home
-from rekappa.replay.catalog import load_table
+from rekappa.iceberg.catalog import load_table
+from rekappa.iceberg.splits import table_splits
 from rekappa.replay.ordered import run_slices
-from rekappa.replay.splits import table_splits
 from rekappa.timeline import Window
 
 if TYPE_CHECKING:

@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any
 
 from rekappa.archive import fields
 from rekappa.archive.tables import Route, add_columns, quoted, table_payload
+from rekappa.iceberg.commits import BATCH, WRITER, load_table, stamp
 from rekappa.record import METADATA, OFFSET, PARTITION, REGION, TOPIC
 from rekappa.sources.decode import DECODED, column_type, decode, is_event
 from rekappa.sources.kafka import metadata
-from rekappa.spark.commits import BATCH, WRITER, load_table, stamp
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession

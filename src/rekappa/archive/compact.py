@@ -13,8 +13,8 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from rekappa.archive.tables import Route, quoted
+from rekappa.iceberg.commits import load_table
 from rekappa.record import INGESTION, OFFSET, PARTITION
-from rekappa.spark.commits import load_table
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -10,8 +10,8 @@ from rekappa.archive.completeness import Cluster, clusters
 from rekappa.archive.tables import Route
 from rekappa.config.model import Prices
 from rekappa.home import Home
+from rekappa.iceberg.catalog import load_table
 from rekappa.record import INGESTION
-from rekappa.replay.catalog import load_table
 
 if TYPE_CHECKING:
     from rekappa.config.load import Loaded

@@ -18,9 +18,9 @@ from rekappa.archive.offsets import archived_ends, batch_ends, starting_offsets
 from rekappa.archive.tables import Route, prepare_archive, prepare_dead_letters, quoted, routes
 from rekappa.errors import ArchiveError
 from rekappa.home import Home
+from rekappa.iceberg.commits import BATCH, WRITER, load_table
 from rekappa.sources.decode import payload_type
 from rekappa.sources.kafka import messages
-from rekappa.spark.commits import BATCH, WRITER, load_table
 from rekappa.spark.offsetlog import last_committed, last_planned
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from rekappa.archive.offsets import batch_ends
 from rekappa.archive.tables import Route
 from rekappa.errors import SourceError
 from rekappa.home import Home
-from rekappa.replay.catalog import load_table
+from rekappa.iceberg.catalog import load_table
 from rekappa.spark.offsetlog import last_committed
 
 if TYPE_CHECKING:

@@ -18,9 +18,9 @@ from rekappa.timeline import Window, format_duration, format_instant, parse_dura
 if TYPE_CHECKING:
     from rekappa.config.load import Loaded
     from rekappa.plan.plan import Plan
-    from rekappa.runs.record import Run
-    from rekappa.runs.request import BackfillRequest
+    from rekappa.planning.request import BackfillRequest
     from rekappa.runs.work import Progress
+    from rekappa.store.record import Run
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 MODES = ("auto", "bulk", "ordered", "strict", "exact")
@@ -72,7 +72,7 @@ def _duration(name: str, text: str | None) -> timedelta | None:
 
 def _request(told: dict[str, Any]) -> BackfillRequest:
     from rekappa.plan.plan import Mode
-    from rekappa.runs.request import BackfillRequest
+    from rekappa.planning.request import BackfillRequest
 
     return BackfillRequest(
         window=Window.parse(told["start"], told["end"]),
@@ -119,8 +119,8 @@ def plan(app: str, as_json: bool, **told: Any) -> None:
 
     request, loaded = _request(told), _loaded(app, told)
     bound, home = load_app(loaded), Home.locate()
+    from rekappa.planning.make import make_plan
     from rekappa.runs.backfill import backfill_session
-    from rekappa.runs.planning import make_plan
 
     _show_plan(output(as_json), make_plan(backfill_session(loaded, home), loaded, bound, home, request))
 
@@ -144,8 +144,8 @@ def backfill(app: str, as_json: bool, dry_run: bool, **told: Any) -> None:
 
     request, loaded = _request(told), _loaded(app, told)
     bound, home, out = load_app(loaded), Home.locate(), output(as_json)
+    from rekappa.planning.make import make_plan
     from rekappa.runs.backfill import backfill_session, run_backfill
-    from rekappa.runs.planning import make_plan
 
     spark = backfill_session(loaded, home)
     made = make_plan(spark, loaded, bound, home, request)
@@ -201,7 +201,7 @@ def _show_run(out: Output, run: Run) -> None:
 def pause(run: str, dry_run: bool, as_json: bool) -> None:
     """Let a running backfill wait before its next chunk or slice. `rekappa resume RUN` lets it go on."""
     from rekappa.runs import control
-    from rekappa.runs.store import RunStore
+    from rekappa.store.runs import RunStore
 
     home, out = Home.locate(), output(as_json)
     store = RunStore.open(home)
@@ -219,7 +219,7 @@ def pause(run: str, dry_run: bool, as_json: bool) -> None:
 def cancel(run: str, dry_run: bool, as_json: bool) -> None:
     """Give up a backfill. What it wrote stays in staging until `rekappa clean`."""
     from rekappa.runs import control
-    from rekappa.runs.store import RunStore
+    from rekappa.store.runs import RunStore
 
     home, out = Home.locate(), output(as_json)
     store = RunStore.open(home)
@@ -241,8 +241,8 @@ def resume(run: str, dry_run: bool, as_json: bool) -> None:
     What is in staging is not made again; no row is lost or doubled.
     """
     from rekappa.runs import control
-    from rekappa.runs.record import State
-    from rekappa.runs.store import RunStore
+    from rekappa.store.record import State
+    from rekappa.store.runs import RunStore
 
     home, out = Home.locate(), output(as_json)
     store = RunStore.open(home)

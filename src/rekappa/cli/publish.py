@@ -15,7 +15,7 @@ from rekappa.home import Home
 from rekappa.timeline import parse_duration
 
 if TYPE_CHECKING:
-    from rekappa.recovery.publish import SinkEffect
+    from rekappa.publish.publish import SinkEffect
 
 _yes = click.option("--yes", is_flag=True, help="Do not ask.")
 _force = click.option("--force", is_flag=True, help="Go on although somebody else changed the window meanwhile.")
@@ -26,8 +26,8 @@ def _note(text: str) -> None:
 
 
 def _opened(run: str, overrides: tuple[str, ...]) -> tuple[Any, Any]:
-    from rekappa.recovery.staged import backfill_run, load_run, open_staged
     from rekappa.runs.backfill import backfill_session
+    from rekappa.staging.staged import backfill_run, load_run, open_staged
 
     home = Home.locate()
     found = backfill_run(home, run)
@@ -83,8 +83,8 @@ def publish(
     Shows the effect first. The live job may go on. Refused when somebody else changed the window since the
     backfill began. `rekappa undo RUN` brings the window back.
     """
-    from rekappa.recovery.publish import plan_publish, require_validated
-    from rekappa.recovery.publish import publish as replace_windows
+    from rekappa.publish.publish import plan_publish, require_validated
+    from rekappa.publish.publish import publish as replace_windows
 
     spark, staged = _opened(run, overrides)
     if not unvalidated:
@@ -114,8 +114,8 @@ def publish(
 @json_option
 def undo(run: str, force: bool, yes: bool, overrides: tuple[str, ...], dry_run: bool, as_json: bool) -> None:
     """Bring back the window as it was before RUN was published. What was appended elsewhere since then stays."""
-    from rekappa.recovery.publish import undo as bring_back
-    from rekappa.recovery.publish import undo_state
+    from rekappa.publish.publish import undo as bring_back
+    from rekappa.publish.publish import undo_state
 
     spark, staged = _opened(run, overrides)
     out = output(as_json)
@@ -146,7 +146,7 @@ def clean(
 ) -> None:
     """Remove staging of APP's ended runs that is older than its retention. Their publication can't be undone then."""
     from rekappa.config.load import load
-    from rekappa.recovery.clean import clean as remove
+    from rekappa.publish.clean import clean as remove
     from rekappa.runs.backfill import backfill_session
 
     try:

@@ -44,7 +44,7 @@ def run(app: str, overrides: tuple[str, ...], available_now: bool, fresh: bool, 
         return
     from rekappa.runs.live import run_live
     from rekappa.runs.queries import QueryProgress
-    from rekappa.runs.record import Run
+    from rekappa.store.record import Run
     from rekappa.tokens import reports as rates
 
     with out.progress(f"{loaded.config.app} live") as line:
@@ -72,7 +72,7 @@ def _words(report: object) -> str:
 
 
 def _show_run(out: Output, run_id: str) -> None:
-    from rekappa.runs.store import RunStore
+    from rekappa.store.runs import RunStore
 
     found = RunStore.open(Home.locate()).run(run_id)
     if out.is_json:
@@ -90,7 +90,7 @@ def _show_run(out: Output, run_id: str) -> None:
 @json_option
 def runs(run: str | None, app: str | None, as_json: bool) -> None:
     """List runs, newest first; with RUN, show that one."""
-    from rekappa.runs.store import RunStore
+    from rekappa.store.runs import RunStore
 
     out = output(as_json)
     if run is not None:
@@ -111,7 +111,7 @@ def runs(run: str | None, app: str | None, as_json: bool) -> None:
 def stop(run: str, dry_run: bool, as_json: bool) -> None:
     """Stop RUN after its current batch, and wait until it has."""
     from rekappa.runs.stopping import stop_run
-    from rekappa.runs.store import RunStore
+    from rekappa.store.runs import RunStore
 
     out = output(as_json)
     store = RunStore.open(Home.locate())

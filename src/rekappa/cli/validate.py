@@ -37,8 +37,8 @@ def validate(
       rekappa validate backfill_20261101_130000_ab12
       rekappa validate RUN --ignore updated_at --tolerance 1e-9 --threshold 99.9 --html report.html
     """
-    from rekappa.recovery.staged import backfill_run, load_run, open_staged
     from rekappa.runs.backfill import backfill_session
+    from rekappa.staging.staged import backfill_run, load_run, open_staged
     from rekappa.validate.html import page
     from rekappa.validate.report import show
     from rekappa.validate.run import Request

@@ -21,14 +21,14 @@ from rekappa.config.load import Loaded, load
 from rekappa.demo.events import Shape, in_arrival_order, take_rate
 from rekappa.demo.produce import create_topics, produce
 from rekappa.home import Home
-from rekappa.runs.record import Run
+from rekappa.store.record import Run
 from rekappa.timeline import Window
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from rekappa.plan.plan import Plan
-    from rekappa.recovery.publish import SinkEffect
+    from rekappa.publish.publish import SinkEffect
     from rekappa.validate.result import Comparison
 
 START = datetime(2026, 11, 1, 12, tzinfo=UTC)
@@ -110,21 +110,21 @@ class Story:
 
     def plan(self) -> Plan:
         """`rekappa plan plays --start … --end …`."""
-        from rekappa.runs.planning import make_plan
-        from rekappa.runs.request import BackfillRequest
+        from rekappa.planning.make import make_plan
+        from rekappa.planning.request import BackfillRequest
 
         return make_plan(self.spark, *self.load(), self.home, BackfillRequest(WINDOW))
 
     def backfill(self, plan: Plan) -> Run:
         """`rekappa backfill plays --start … --end …`."""
+        from rekappa.planning.request import BackfillRequest
         from rekappa.runs.backfill import run_backfill
-        from rekappa.runs.request import BackfillRequest
 
         return run_backfill(self.spark, *self.load(), self.home, BackfillRequest(WINDOW), plan=plan)
 
     def validate(self, run: Run) -> Comparison:
         """`rekappa validate RUN`."""
-        from rekappa.recovery.staged import open_staged
+        from rekappa.staging.staged import open_staged
         from rekappa.validate.run import Request, validate
 
         staged = open_staged(self.spark, self.home, run, self.load()[0])
@@ -134,15 +134,15 @@ class Story:
 
     def publish(self, run: Run) -> SinkEffect:
         """`rekappa publish RUN --unvalidated`: the differences are the repair."""
-        from rekappa.recovery.publish import publish
-        from rekappa.recovery.staged import open_staged
+        from rekappa.publish.publish import publish
+        from rekappa.staging.staged import open_staged
 
         return publish(self.spark, open_staged(self.spark, self.home, run, self.load()[0]), unvalidated=True)[0]
 
     def undo(self, run: Run) -> None:
         """`rekappa undo RUN`."""
-        from rekappa.recovery.publish import undo
-        from rekappa.recovery.staged import open_staged
+        from rekappa.publish.publish import undo
+        from rekappa.staging.staged import open_staged
 
         undo(self.spark, open_staged(self.spark, self.home, run, self.load()[0]))
 

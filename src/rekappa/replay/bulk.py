@@ -15,13 +15,13 @@ from rekappa.app import App
 from rekappa.config.bind import Query, queries
 from rekappa.config.load import Loaded
 from rekappa.home import Home
+from rekappa.iceberg.commits import last_batch, load_table
 from rekappa.plan.plan import Chunk, JobPlan, Plan
 from rekappa.replay.tuning import Facts, bulk_settings, unset_by
 from rekappa.sinks.contract import BatchId
-from rekappa.sinks.staging import staging_sink, staging_table
 from rekappa.sources.open import open_batch
-from rekappa.spark.commits import last_batch, load_table
 from rekappa.spark.state import settings
+from rekappa.staging.tables import staging_sink, staging_table
 from rekappa.timeline import Window
 
 if TYPE_CHECKING:

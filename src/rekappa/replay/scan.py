@@ -15,14 +15,14 @@ from functools import cached_property, reduce
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rekappa.errors import SourceError
+from rekappa.iceberg.commits import load_table
+from rekappa.iceberg.tasks import listed, read_tasks
 from rekappa.plan.cut import TICK
 from rekappa.plan.model import OffsetRange, SourceSlice, Split
 from rekappa.record import INGESTION, METADATA, OFFSET, PARTITION, REGION, TOPIC
 from rekappa.replay.names import read_by_name
 from rekappa.sources.decode import metadata_type
 from rekappa.sources.iceberg import narrowed, shaped
-from rekappa.spark.commits import load_table
-from rekappa.spark.tasks import listed, read_tasks
 from rekappa.timeline import Window
 
 if TYPE_CHECKING:

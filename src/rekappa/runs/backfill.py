@@ -22,16 +22,16 @@ from rekappa.home import Home
 from rekappa.plan.plan import JobPlan, Mode, Plan
 from rekappa.plan.store import load as load_plan
 from rekappa.plan.store import save as save_plan
+from rekappa.planning.make import make_plan
+from rekappa.planning.request import BackfillRequest
 from rekappa.replay.tuning import machine_memory, process_settings, unset_by
 from rekappa.runs.bulk_job import run_bulk_job
 from rekappa.runs.control import Wish, set_wish
-from rekappa.runs.planning import make_plan
-from rekappa.runs.record import Kind, Run, State, new_run_id
-from rekappa.runs.request import BackfillRequest
 from rekappa.runs.signals import stopping_on_signals
-from rekappa.runs.store import RunStore
 from rekappa.runs.work import PLAN, Ended, OnProgress, Progress, Work, save_progress
 from rekappa.spark.session import open_session
+from rekappa.store.record import Kind, Run, State, new_run_id
+from rekappa.store.runs import RunStore
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -9,9 +9,9 @@ from pathlib import Path
 
 from rekappa.app import Job
 from rekappa.config.model import AppConfig, KafkaCandidate
-from rekappa.runs.record import Batch, Position
-from rekappa.runs.store import RunStore
 from rekappa.spark.offsetlog import committed_batches, starting_offsets
+from rekappa.store.record import Batch, Position
+from rekappa.store.runs import RunStore
 
 Feed = tuple[str, str, str]
 """Source, region and topic: what one line of the offset log is about."""

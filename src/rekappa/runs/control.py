@@ -10,8 +10,8 @@ from enum import StrEnum
 
 from rekappa.errors import RunError
 from rekappa.home import Home
-from rekappa.runs.record import Kind, Run, State
-from rekappa.runs.store import RunStore
+from rekappa.store.record import Kind, Run, State
+from rekappa.store.runs import RunStore
 
 
 class Wish(StrEnum):

@@ -17,13 +17,13 @@ from rekappa.errors import AppError, RunError
 from rekappa.home import Home
 from rekappa.runs.batches import Feed, feeds, record_batches
 from rekappa.runs.queries import AVAILABLE_NOW, ProgressReader, QueryProgress, StopBetweenBatches, start_query
-from rekappa.runs.record import Kind, Run, State, new_run_id
 from rekappa.runs.signals import stopping_on_signals
-from rekappa.runs.store import RunStore
 from rekappa.sinks.registry import open_sink
 from rekappa.sources.open import open_stream
 from rekappa.spark.session import open_session, plain
 from rekappa.spark.state import PROVIDER, settings, state_store
+from rekappa.store.record import Kind, Run, State, new_run_id
+from rekappa.store.runs import RunStore
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

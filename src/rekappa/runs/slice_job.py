@@ -15,12 +15,12 @@ from rekappa.record import METADATA
 from rekappa.replay.closing import reached
 from rekappa.replay.ordered import ArchiveSource, Control, HoldBack, SliceProgress, run_slices
 from rekappa.runs.control import Wish, wish
-from rekappa.runs.record import State
 from rekappa.runs.work import PLAN, Ended, Progress, Work, report
 from rekappa.sinks.contract import BatchId, Sink
-from rekappa.sinks.staging import staging_sink
 from rekappa.sources.decode import metadata_type, payload_type
 from rekappa.sources.open import named_source, past_candidate
+from rekappa.staging.tables import staging_sink
+from rekappa.store.record import State
 from rekappa.timeline import format_instant
 
 if TYPE_CHECKING:

@@ -8,9 +8,9 @@ import time
 from datetime import timedelta
 
 from rekappa.errors import RunError
-from rekappa.runs.process import alive
-from rekappa.runs.record import Run
-from rekappa.runs.store import RunStore
+from rekappa.store.process import alive
+from rekappa.store.record import Run
+from rekappa.store.runs import RunStore
 
 PATIENCE = timedelta(minutes=5)
 

@@ -17,8 +17,8 @@ from rekappa.errors import RekappaError, RunError
 from rekappa.home import Home
 from rekappa.plan.plan import Mode, Plan
 from rekappa.runs.control import Wish, wish
-from rekappa.runs.record import Run, State
-from rekappa.runs.store import RunStore
+from rekappa.store.record import Run, State
+from rekappa.store.runs import RunStore
 from rekappa.timeline import format_instant
 
 if TYPE_CHECKING:

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 from rekappa.errors import PublishError
+from rekappa.iceberg.commits import load_table
 from rekappa.sinks.contract import BatchId, Effect, window_column
 from rekappa.sinks.hive import HiveSink
 from rekappa.sinks.upserting import Before
-from rekappa.spark.commits import load_table
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession

@@ -1,6 +1,6 @@
 """Iceberg tables: append and upsert, each batch one stamped commit.
 
-The snapshot's summary names the run, the query and the batch that made it (`rekappa.spark.commits`), so a batch
+The snapshot's summary names the run, the query and the batch that made it (`rekappa.iceberg.commits`), so a batch
 that was committed just before a crash is recognised and skipped. The stamp lives as long as the snapshot: a run
 that stays down until its own last snapshot is expired appends that one batch again.
 """
@@ -12,11 +12,11 @@ from threading import Lock
 from typing import TYPE_CHECKING
 
 from rekappa.errors import SinkError
+from rekappa.iceberg.commits import BATCH, WRITER, last_batch, stamp
 from rekappa.rate import paced
 from rekappa.sinks.contract import BatchId, Rerun, Sink, in_window
 from rekappa.sinks.fit import columns_ddl, require_columns, require_fit
 from rekappa.sinks.keys import newest_per_key, refused
-from rekappa.spark.commits import BATCH, WRITER, last_batch, stamp
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from rekappa.config import model
 from rekappa.errors import ConfigError
 from rekappa.sinks.rate import rate_limited
-from rekappa.sinks.staging import before_sink
+from rekappa.staging.tables import before_sink
 
 if TYPE_CHECKING:
     from rekappa.config.model import AppConfig

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from rekappa.errors import ValidationError
-from rekappa.validate.hashing import row_hash
+from rekappa.spark.hashing import row_hash
 from rekappa.validate.result import Rules
 
 if TYPE_CHECKING:
@@ -255,7 +255,7 @@ def _differs(name: str, kind: Any, rules: Rules) -> Column:
     from pyspark.sql import functions as F
     from pyspark.sql.types import DecimalType, DoubleType, FloatType, IntegralType
 
-    from rekappa.validate.hashing import hashable
+    from rekappa.spark.hashing import hashable
 
     p, s = F.col("production").getField(name), F.col("staging").getField(name)
     different = ~hashable(p, kind).eqNullSafe(hashable(s, kind))

@@ -13,7 +13,7 @@ from rekappa.runs.work import PLAN
 from rekappa.timeline import Window, parse_instant
 
 if TYPE_CHECKING:
-    from rekappa.recovery.staged import Staged
+    from rekappa.staging.staged import Staged
 
 
 def open_from(staged: Staged, sink: str) -> datetime | None:

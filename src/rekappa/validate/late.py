@@ -17,7 +17,7 @@ from rekappa.validate.explain import LATE_AT
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from rekappa.runs.record import Batch
+    from rekappa.store.record import Batch
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING
 from rekappa.config.bind import load_app, queries
 from rekappa.config.model import IcebergSink
 from rekappa.errors import RekappaError, ValidationError
-from rekappa.recovery.keyed import of_keys
-from rekappa.recovery.staged import Staged, StagedSink, keyed_only, span_of
-from rekappa.runs.record import Kind
-from rekappa.runs.store import RunStore
 from rekappa.sinks.contract import Rerun
+from rekappa.staging.staged import Staged, StagedSink, keyed_only, of_keys, span_of
+from rekappa.store.record import Kind
+from rekappa.store.runs import RunStore
 from rekappa.validate.compare import compare
 from rekappa.validate.explain import LATE_AT, Evidence
 from rekappa.validate.final import open_from

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from rekappa.config.model import IcebergSink
 from rekappa.errors import PublishError
-from rekappa.recovery import iceberg, keyed
-from rekappa.recovery.history import publication
-from rekappa.recovery.span import Span
-from rekappa.recovery.staged import Staged, StagedSink, keyed_only, span_of
-from rekappa.runs.store import RunStore
-from rekappa.spark.commits import load_table
+from rekappa.iceberg.commits import load_table
+from rekappa.iceberg.history import publication
+from rekappa.iceberg.span import Span
+from rekappa.publish import keyed
+from rekappa.publish import table as tables
+from rekappa.staging.staged import Staged, StagedSink, keyed_only, span_of
+from rekappa.store.runs import RunStore
 from rekappa.validate.diff import require_same_columns
 from rekappa.validate.result import Rules
 
@@ -89,7 +90,7 @@ def _effect(spark: SparkSession, staged: Staged, one: StagedSink, force: bool) -
             f"Cannot publish sink {one.name!r}: production table {spec.table} does not exist",
             hint="Run the app live once, or create the table.",
         )
-    if iceberg.published(spark, spec.table, staged.run.id):
+    if tables.published(spark, spec.table, staged.run.id):
         return SinkEffect(one.name, spec.table, 0, 0, 0, rows.count(), 0, 0, done=True)
     require_same_columns(spark.table(spec.table), rows)
     if spec.mode == "upsert" and keyed_only(spark, one):
@@ -100,11 +101,11 @@ def _effect(spark: SparkSession, staged: Staged, one: StagedSink, force: bool) -
     span = span_of(spark, staged, one)
     _require_inside(rows, span, one.table)
     if not force:
-        iceberg.check_unchanged(spark, spec.table, span, staged.run.id, staged.run.created)
+        tables.check_unchanged(spark, spec.table, span, staged.run.id, staged.run.created)
     upsert = spec.mode == "upsert"
-    found = iceberg.effect(spark, spec.table, span, rows, Rules(key=spec.key, unique=upsert))
+    found = tables.effect(spark, spec.table, span, rows, Rules(key=spec.key, unique=upsert))
     if upsert:
-        iceberg.check_keys(spark, spec.table, span, rows, spec.key)
+        tables.check_keys(spark, spec.table, span, rows, spec.key)
     return SinkEffect(one.name, spec.table, **asdict(found))
 
 
@@ -135,7 +136,7 @@ def publish(
                 keyed.publish_keys(spark, spec.table, rows, spec.key, staged.run.id)
             else:
                 span, began = span_of(spark, staged, one), staged.run.created
-                iceberg.publish_table(spark, spec.table, span, rows, staged.run.id, began, force=force)
+                tables.publish_table(spark, spec.table, span, rows, staged.run.id, began, force=force)
         _record(staged, one.name, "published")
     return effects
 
@@ -160,7 +161,7 @@ def undo(
             happened = keyed.undo_keys(spark, spec.table, rows, spec.key, staged.run.id, force=force)
         else:
             span = span_of(spark, staged, one)
-            happened = iceberg.undo_table(spark, spec.table, span, staged.run.id, force=force) is not None
+            happened = tables.undo_table(spark, spec.table, span, staged.run.id, force=force) is not None
         _record(staged, one.name, "undone")
         done.append((one.name, happened))
     return done

@@ -18,11 +18,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from rekappa.errors import PublishError
-from rekappa.recovery.footprint import Footprint, footprint
-from rekappa.recovery.history import changes, current_id
-from rekappa.recovery.span import Span
-from rekappa.spark.commits import load_table
-from rekappa.spark.tasks import listed, read_tasks
+from rekappa.iceberg.commits import load_table
+from rekappa.iceberg.footprint import Footprint, footprint
+from rekappa.iceberg.history import changes, current_id
+from rekappa.iceberg.span import Span
+from rekappa.iceberg.tasks import listed, read_tasks
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -170,7 +170,7 @@ def _same_rows(spark: SparkSession, name: str, span: Span, old: int, new: int | 
     """Whether the window holds the same rows in two snapshots, however its files were rewritten."""
     from pyspark.sql import functions as F
 
-    from rekappa.validate.hashing import row_hash
+    from rekappa.spark.hashing import row_hash
 
     def digest(snapshot: int) -> Any:
         rows = spark.sql(f"SELECT * FROM {name} VERSION AS OF {snapshot}").where(span.inside())

@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from rekappa.recovery.span import Span
-from rekappa.spark.tasks import listed
+from rekappa.iceberg.span import Span
+from rekappa.iceberg.tasks import listed
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -25,14 +25,14 @@ from rekappa.plan.model import Slice
 from rekappa.plan.ordered import MAX_ROWS, plan_slices, wide_span
 from rekappa.plan.plan import Estimate, JobPlan, Mode, Plan
 from rekappa.plan.shape import Shape
+from rekappa.planning.inputs import Input, check_complete, scan_source
+from rekappa.planning.lateness import later_events
+from rekappa.planning.request import BackfillRequest
 from rekappa.record import METADATA, record_ddl
-from rekappa.runs.inputs import Input, check_complete, scan_source
-from rekappa.runs.lateness import later_events
-from rekappa.runs.record import Kind, State
-from rekappa.runs.request import BackfillRequest
-from rekappa.runs.store import RunStore
 from rekappa.sources.open import named_source, past_candidate
 from rekappa.spark.analysis import analyse
+from rekappa.store.record import Kind, State
+from rekappa.store.runs import RunStore
 from rekappa.timeline import Window
 
 if TYPE_CHECKING:
@@ -169,7 +169,7 @@ def _cut(
             regions=request.regions,
         )  # fmt: skip
         return replace(planned, slices=slices)
-    from rekappa.runs.offsets import exact_plan, strict_plan
+    from rekappa.planning.offsets import exact_plan, strict_plan
 
     if planned.mode is Mode.STRICT:
         span = request.slice_span or min(bound.values())

@@ -40,8 +40,8 @@ def scan_source(
         table = f"{candidate.database}.{candidate.table}"
         return Input(SourcePlan(name, table, None, tuple(columns), candidate.max_misalignment, 0, 0, 0))
     from rekappa.archive.completeness import complete_until
-    from rekappa.replay.catalog import load_table
-    from rekappa.replay.splits import table_splits
+    from rekappa.iceberg.catalog import load_table
+    from rekappa.iceberg.splits import table_splits
 
     opened = load_table(loaded.config, candidate.table, home)
     found = table_splits(opened, name, reads, regions, max_misalignment=candidate.max_misalignment)

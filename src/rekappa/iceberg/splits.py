@@ -14,9 +14,9 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from rekappa.errors import SourceError
+from rekappa.iceberg.files import leaf, open_parquet
 from rekappa.plan.model import OffsetBounds, RowGroup, Split
 from rekappa.record import INGESTION, OFFSET, PARTITION, REGION
-from rekappa.replay.files import leaf, open_parquet
 from rekappa.timeline import Window
 
 if TYPE_CHECKING:

@@ -18,8 +18,8 @@ from typing import Any
 
 from rekappa.errors import RunError
 from rekappa.home import Home
-from rekappa.runs.process import alive, fingerprint
-from rekappa.runs.record import Batch, Kind, Position, Run, State
+from rekappa.store.process import alive, fingerprint
+from rekappa.store.record import Batch, Kind, Position, Run, State
 
 VERSION = 1
 _SCHEMA = """

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 from rekappa.config.load import Loaded, load
 from rekappa.errors import RunError, SinkError
 from rekappa.home import Home
+from rekappa.iceberg.span import Span
 from rekappa.record import METADATA, REGION
-from rekappa.recovery.span import Span
-from rekappa.runs.record import Kind, Run, State
-from rekappa.runs.store import RunStore
 from rekappa.sinks.contract import window_column
 from rekappa.sinks.registry import open_sink
-from rekappa.sinks.staging import staging_table
+from rekappa.staging.tables import staging_table
+from rekappa.store.record import Kind, Run, State
+from rekappa.store.runs import RunStore
 from rekappa.timeline import Window
 
 if TYPE_CHECKING:
@@ -47,6 +47,11 @@ class Staged:
 def keyed_only(spark: SparkSession, one: StagedSink) -> bool:
     """Whether the sink has keys but nothing that says which window a row belongs to."""
     return bool(one.sink.key) and one.sink.event_time is None and METADATA not in one.rows(spark).columns
+
+
+def of_keys(rows: DataFrame, staged: DataFrame, key: tuple[str, ...]) -> DataFrame:
+    """The rows whose key is among the staged ones."""
+    return rows.join(staged.select(*key).distinct(), list(key), "left_semi").select(*rows.columns)
 
 
 def span_of(spark: SparkSession, staged: Staged, one: StagedSink) -> Span:

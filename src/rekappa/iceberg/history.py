@@ -8,9 +8,9 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from rekappa.errors import PublishError
-from rekappa.recovery.span import Span
-from rekappa.spark.commits import WRITER
-from rekappa.spark.tasks import listed
+from rekappa.iceberg.commits import WRITER
+from rekappa.iceberg.span import Span
+from rekappa.iceberg.tasks import listed
 from rekappa.timeline import format_instant
 
 if TYPE_CHECKING:

@@ -7,11 +7,11 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from rekappa.errors import PublishError
-from rekappa.recovery.footprint import footprint
-from rekappa.recovery.history import PUBLISH, UNDO, current_id, publication, snapshot_at
-from rekappa.recovery.span import Span
-from rekappa.recovery.window import Edit, Replaced, drop_branch, refuse_changes, replace_window
-from rekappa.spark.commits import load_table
+from rekappa.iceberg.commits import load_table
+from rekappa.iceberg.footprint import footprint
+from rekappa.iceberg.history import PUBLISH, UNDO, current_id, publication, snapshot_at
+from rekappa.iceberg.span import Span
+from rekappa.iceberg.window import Edit, Replaced, drop_branch, refuse_changes, replace_window
 from rekappa.validate.diff import diff
 from rekappa.validate.result import Rules
 

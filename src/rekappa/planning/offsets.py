@@ -13,12 +13,12 @@ from rekappa.errors import PlanError
 from rekappa.home import Home
 from rekappa.plan.offsets import strict_slices
 from rekappa.plan.plan import JobPlan
+from rekappa.planning.inputs import Input, scan_source
+from rekappa.planning.request import BackfillRequest
 from rekappa.replay.exact import recorded_slices
 from rekappa.replay.positions import cut_points
-from rekappa.runs.inputs import Input, scan_source
-from rekappa.runs.record import Batch, Kind, Run
-from rekappa.runs.request import BackfillRequest
-from rekappa.runs.store import RunStore
+from rekappa.store.record import Batch, Kind, Run
+from rekappa.store.runs import RunStore
 from rekappa.timeline import Window
 
 _ALWAYS = Window(datetime(1970, 1, 1, tzinfo=UTC), datetime(9000, 1, 1, tzinfo=UTC))

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 from rekappa.config.model import AppConfig, IcebergSink
 from rekappa.home import Home
-from rekappa.recovery.iceberg import tag_before
-from rekappa.recovery.window import Edit, drop_branch
-from rekappa.runs.record import State
-from rekappa.runs.store import RunStore
-from rekappa.sinks.staging import StagingTable, drop_staging, list_staging
-from rekappa.spark.commits import load_table
+from rekappa.iceberg.commits import load_table
+from rekappa.iceberg.window import Edit, drop_branch
+from rekappa.publish.table import tag_before
+from rekappa.staging.tables import StagingTable, drop_staging, list_staging
+from rekappa.store.record import State
+from rekappa.store.runs import RunStore
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
+from rekappa.iceberg.commits import load_table
 from rekappa.sinks.iceberg import IcebergAppend
 from rekappa.sinks.rate import rate_limited
-from rekappa.spark.commits import load_table
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

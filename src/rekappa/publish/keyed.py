@@ -12,9 +12,10 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from rekappa.errors import PublishError
-from rekappa.recovery.history import PUBLISH, UNDO, current_id, publication, snapshot_at
-from rekappa.recovery.iceberg import TableEffect, published, tag_before
-from rekappa.spark.commits import load_table
+from rekappa.iceberg.commits import load_table
+from rekappa.iceberg.history import PUBLISH, UNDO, current_id, publication, snapshot_at
+from rekappa.publish.table import TableEffect, published, tag_before
+from rekappa.staging.staged import of_keys
 from rekappa.validate.diff import diff
 from rekappa.validate.result import Rules
 
@@ -23,11 +24,6 @@ if TYPE_CHECKING:
 
 _EXISTED = "__rekappa_existed__"
 _STAMP = "spark.sql.iceberg.snapshot-property."
-
-
-def of_keys(rows: DataFrame, staged: DataFrame, key: tuple[str, ...]) -> DataFrame:
-    """The rows whose key is among the staged ones."""
-    return rows.join(staged.select(*key).distinct(), list(key), "left_semi").select(*rows.columns)
 
 
 def effect_of_keys(spark: SparkSession, name: str, rows: DataFrame, key: tuple[str, ...]) -> TableEffect:

@@ -1,0 +1,1 @@
+"""All that speaks Iceberg: catalogs, files and their bounds, commits, history, replacing a window."""

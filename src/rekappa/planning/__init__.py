@@ -1,0 +1,1 @@
+"""Making a plan: the request, what the archive holds, the margins, the slices."""

@@ -1,0 +1,1 @@
+"""Putting a backfill into production, taking it back, cleaning up after it."""

@@ -1,1 +1,0 @@
-"""Publishing a backfill, undoing it, cleaning up after it."""

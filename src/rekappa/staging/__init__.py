@@ -1,0 +1,1 @@
+"""Staging: where a backfill writes, and what it left there."""
