@@ -30,11 +30,14 @@ from rekappa.demo.produce import create_topics, produce
 from rekappa.errors import PlanError, RunError
 from rekappa.home import Home
 from rekappa.plan.plan import Mode
+from rekappa.plan.shape import Revised
 from rekappa.planning.make import make_plan
 from rekappa.planning.request import BackfillRequest
+from rekappa.record import record_ddl
 from rekappa.runs.backfill import run_backfill
 from rekappa.runs.live import run_live
 from rekappa.sinks.registry import open_sink
+from rekappa.spark.analysis import analyse
 from rekappa.staging.staged import open_staged
 from rekappa.staging.versions import BATCH
 from rekappa.store.record import Run, State
@@ -263,6 +266,46 @@ def test_a_version_needs_no_order(production: Production, mode: Mode | None, sin
     assert live == last_of(production.events, "revision", everything)
     assert live != last_of(production.events, "seq", everything)
     assert production.staged(run, sink) == live
+
+
+def _all(counted: DataFrame) -> DataFrame:
+    return counted
+
+
+def _busy(counted: DataFrame) -> DataFrame:
+    return counted.where("n > 3")
+
+
+def _of_one_team(counted: DataFrame) -> DataFrame:
+    return counted.where("team = 3")
+
+
+def _by_count(counted: DataFrame) -> DataFrame:
+    return counted.selectExpr("n AS team", "team AS n")
+
+
+@pytest.mark.parametrize(
+    ("after", "revised"),
+    [
+        (_all, Revised(("n",))),
+        (_busy, Revised(("n",), decide=True)),
+        (_of_one_team, Revised(("n",))),
+        (_by_count, Revised(("team",))),
+    ],
+)
+def test_what_an_aggregate_revises_is_read_from_the_plan(
+    spark: SparkSession, after: Callable[[DataFrame], DataFrame], revised: Revised
+) -> None:
+    from pyspark.sql import functions as F
+
+    def probe(changes: DataFrame) -> DataFrame:
+        return after(changes.groupBy("team").agg(F.count("*").alias("n")))
+
+    app = App("probe")
+    app.job(probe)
+    ddl = record_ddl("team BIGINT, event_ts TIMESTAMP")
+    shapes = analyse(spark, app.jobs["probe"], {"changes": ddl}, {"changes": "event_ts"}, {"probe": None})
+    assert shapes["probe"].revised == revised
 
 
 def test_a_damaged_window_is_repaired_by_key_and_the_damage_comes_back(production: Production) -> None:
