@@ -25,6 +25,7 @@ from rekappa.archive.router import run_routers
 from rekappa.cli.main import main
 from rekappa.config.bind import load_app
 from rekappa.config.load import Loaded, load
+from rekappa.config.model import AppConfig
 from rekappa.demo.events import Event
 from rekappa.demo.produce import create_topics, produce
 from rekappa.errors import PlanError, RunError
@@ -36,9 +37,11 @@ from rekappa.planning.request import BackfillRequest
 from rekappa.record import record_ddl
 from rekappa.runs.backfill import run_backfill
 from rekappa.runs.live import run_live
+from rekappa.sinks.contract import BatchId, Sink
 from rekappa.sinks.registry import open_sink
 from rekappa.spark.analysis import analyse
-from rekappa.staging.staged import open_staged
+from rekappa.staging.staged import StagedSink, open_staged
+from rekappa.staging.tables import staging_sink
 from rekappa.staging.versions import BATCH
 from rekappa.store.record import Run, State
 from rekappa.store.runs import RunStore
@@ -100,9 +103,7 @@ class Production:
     replays: dict[tuple[str, Mode | None, Window], Run] = field(default_factory=dict)
 
     def output(self, sink: str, window: Window | None = None) -> Counter[Row]:
-        rows = open_sink(sink, self.loaded.config, self.home).read(self.spark, window)
-        assert rows is not None
-        return counted(rows)
+        return held(open_sink(sink, self.loaded.config, self.home), self.spark, window)
 
     def staged(self, run: Run, sink: str) -> Counter[Row]:
         (found,) = [one for one in open_staged(self.spark, self.home, run, self.loaded).sinks if one.name == sink]
@@ -132,6 +133,12 @@ class Production:
 
 def counted(rows: DataFrame) -> Counter[Row]:
     return Counter(tuple(map(_aware, row)) for row in rows.collect())
+
+
+def held(sink: Sink, spark: SparkSession, window: Window | None = None) -> Counter[Row]:
+    rows = sink.read(spark, window)
+    assert rows is not None
+    return counted(rows)
 
 
 def _aware(value: Any) -> Any:
@@ -266,6 +273,41 @@ def test_a_version_needs_no_order(production: Production, mode: Mode | None, sin
     assert live == last_of(production.events, "revision", everything)
     assert live != last_of(production.events, "seq", everything)
     assert production.staged(run, sink) == live
+
+
+@pytest.mark.parametrize("version", [None, "rank"])
+def test_staging_is_reduced_as_the_sinks_themselves_do_it(production: Production, version: str | None) -> None:
+    """The same batches into staging and into production: keys repeated, versions missing, equal and falling."""
+    spark, home, given = production.spark, production.home, production.loaded.config
+    rng = random.Random(8)
+    common = {"key": "id", "event_time": "at", "version": version}
+    server: Any = given.sinks["ranked_pg"]
+    login = {"port": server.port, "user": server.user, "password": server.password, "database": "postgres"}
+    sinks: dict[str, Any] = {
+        "lake": {"type": "iceberg", "table": f"lake.updating.ruled_{version}", "mode": "upsert", **common},
+        "pg": {"type": "postgres", "table": f"ruled_{version}", **login, **common},
+    }
+    config = AppConfig.model_validate({"app": "updating", "sources": given.sources, "sinks": sinks})
+    batches = [
+        [
+            (rng.randrange(30), rng.choice([None, *range(6)]), START + rng.randrange(5) * MINUTE, rng.randrange(100))
+            for _ in range(60)
+        ]
+        for _ in range(4)
+    ]
+    found = {}
+    for name in sinks:
+        live, staging = open_sink(name, config, home), staging_sink(config, f"ruled_{version}", name)
+        for number, batch in enumerate(batches):
+            rows = spark.createDataFrame(batch, "id BIGINT, rank BIGINT, at TIMESTAMP, value BIGINT")
+            for sink in (live, staging):
+                sink.prepare(spark, rows.schema)
+                sink.write(rows, BatchId("ruled", name, number))
+        staged = StagedSink(name, staging.table, live, stretch(0, 120))
+        found[name] = counted(staged.rows(spark))
+        assert found[name] == held(live, spark)
+    assert found["lake"] == found["pg"]
+    assert sum(found["lake"].values()) == len({row[0] for batch in batches for row in batch})
 
 
 def _all(counted: DataFrame) -> DataFrame:
