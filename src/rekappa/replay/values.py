@@ -75,10 +75,10 @@ class HoldBack:
     superseding: bool = False
 
     def of(self, rows: DataFrame, reach: Window | None) -> DataFrame | None:
-        from pyspark.sql import functions as F
-
         if self.column is None:
             return rows if reach is not None and self._touches(reach) else None
+        from pyspark.sql import functions as F
+
         moment = F.col(self.column)
         begun = moment >= F.lit(self.window.start)
         return rows.where(begun if self.superseding else begun & (moment < F.lit(self.window.end)))
