@@ -167,9 +167,11 @@ def _cut(request: BackfillRequest, asked: _Asked, planned: JobPlan, inputs: Sequ
     if planned.mode is Mode.ORDERED:
         free = not any(shape.has(*IN_ORDER) for shape in asked.shapes)
         wide = wide_span(splits, max_misalignment=bound, reads=planned.reads) if free else None
+        # Without an event time a slice is in the window or not, as a whole.
+        untimed = any(shape.event_time is None for shape in asked.shapes)
         slices = plan_slices(
             splits, max_misalignment=bound, reads=planned.reads, max_rows=rows, max_span=request.slice_span or wide,
-            regions=request.regions,
+            regions=request.regions, apart=(request.window.start, request.window.end) if untimed else (),
         )  # fmt: skip
         return replace(planned, slices=slices)
     from rekappa.planning.offsets import strict_plan
