@@ -104,12 +104,15 @@ def test_rows_of_one_key_are_replayed_in_the_order_of_kafka_unless_a_version_ran
     assert "not bulk: a key of its sink may come several times" in choice.reason
     assert choose("job", [shape(taken=NEWEST)]).mode is Mode.BULK
     assert choose("job", [shape(Kind.WINDOW, taken=LAST)]).mode is Mode.BULK
-    with pytest.raises(PlanError, match="several times"):
+    with pytest.raises(PlanError, match="several times") as refusal:
         choose("job", [shape(taken=LAST)], Mode.ORDERED)
+    assert "--mode strict" in str(refusal.value.hint)
 
 
 def test_bulk_may_be_asked_for_where_the_run_itself_finds_a_key_that_comes_twice() -> None:
-    assert choose("job", [shape(taken=LAST)], Mode.BULK).mode is Mode.BULK
+    choice = choose("job", [shape(taken=LAST)], Mode.BULK)
+    assert choice.mode is Mode.BULK
+    assert "the run fails if it matters" in choice.reason
 
 
 def test_a_window_in_update_mode_runs_in_bulk() -> None:

@@ -104,7 +104,7 @@ def choose(job: str, shapes: Sequence[Shape], asked: Mode | None = None, *, warm
         if unsafe is not None and not (asked and unsafe.checked):
             refused.append((mode, unsafe))
             continue
-        reasons = list(dict.fromkeys(answer.reason for answer in answers))
+        reasons = list(dict.fromkeys(_words(answer) for answer in answers))
         if refused:
             reasons.append(f"not {refused[0][0]}: {refused[0][1].reason}")
         return Choice(mode, "; ".join(reasons), warnings)
@@ -115,10 +115,16 @@ def choose(job: str, shapes: Sequence[Shape], asked: Mode | None = None, *, warm
         hint = "Declare the sink's event_time in rekappa.yaml."
     elif "micro-batches" in unsafe.reason:
         hint = "Use --mode exact."
+    elif "tells the last" in unsafe.reason:
+        hint = "Use --mode strict, or name the column that ranks the rows of a key as the sink's version."
     else:
         hint = "Use --mode ordered, or leave --mode out."
     what = f"in {mode} mode" if asked is not None else "in any mode"
     raise PlanError(f"Cannot replay job {job!r} {what}: {unsafe.reason}", hint=hint)
+
+
+def _words(verdict: Verdict) -> str:
+    return f"{verdict.reason}; the run fails if it matters" if isinstance(verdict, Unsafe) else verdict.reason
 
 
 def _warnings(job: str, shapes: Sequence[Shape]) -> tuple[str, ...]:
