@@ -17,7 +17,6 @@ CUSTOM = {
     "TransformWithState", "TransformWithStateInPandas", "TransformWithStateInPySpark", "FlatMapGroupsWithState",
     "FlatMapGroupsInPandasWithState",
 }  # fmt: skip
-_ORDER = {"First", "Last", "CollectList", "ListAgg"}
 _OUTPUTS = ("output", "outputAttrs", "outAttributes", "outputAttributes", "outputAttr")
 _LIMITS = {"GlobalLimit", "LocalLimit", "Offset", "Tail"}
 
@@ -136,6 +135,8 @@ class Walk:
                 self.operators.append(Operator(Kind.LIMIT))
         elif node.name == "Sort" and node.fields.get("global"):
             self.operators.append(Operator(Kind.SORT))
+        elif node.name == "Expand" and _leaves_a_time_out(node, one):
+            self.operators.append(Operator(Kind.UNKNOWN, "a total over all of time (rollup, cube or grouping sets)"))
 
     def _aggregate(self, node: Node, one: Rows) -> Rows:
         made = node.of("aggregateExpressions")
@@ -154,9 +155,6 @@ class Walk:
             self.operators.append(Operator(Kind.TIME_GROUP))
         else:
             self.operators.append(Operator(Kind.AGGREGATE, _names(node.of("groupingExpressions"))))
-        order = {part.name for part in node.all_expressions() if part.name in _ORDER}
-        if order:
-            self.operators.append(Operator(Kind.ORDER_SENSITIVE, ", ".join(sorted(order))))
         origins = _made(made, one)
         if not keys:
             return Rows(made, {}, True, origins)
@@ -253,6 +251,13 @@ def _projected(node: Node, one: Rows) -> Rows:
             if (time := read(value, one.times)) is not None:
                 times[attribute.id] = time
     return Rows(made, times, one.streaming, origins)
+
+
+def _leaves_a_time_out(node: Node, one: Rows) -> bool:
+    """Whether some of the row's copies lack a time that others have: it is grouped by in those only."""
+    width, values = len(node.of("output")), node.of("projections")
+    timed = [isinstance(read(value, one.times), (Moment, Spread)) for value in values]
+    return any(len({timed[at] for at in range(column, len(values), width)}) > 1 for column in range(width))
 
 
 def _made(made: Iterable[Expression], one: Rows) -> Origins:
