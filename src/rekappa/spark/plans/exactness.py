@@ -39,7 +39,7 @@ class Exactness:
     types: Mapping[int, str]
     unknown: set[str] = field(default_factory=set)
     unordered: set[str] = field(default_factory=set)
-    _defined: dict[int, tuple[tuple[Expression, ...], Values]] = field(default_factory=dict)
+    _defined: dict[int, tuple[tuple[Expression, ...], Values, bool]] = field(default_factory=dict)
 
     def operators(self) -> tuple[Operator, ...]:
         """What was found to depend on order, and what is not known to be safe."""
@@ -68,29 +68,29 @@ class Exactness:
     def _values(self, node: Node) -> Values:
         below = [self._values(child) for child in node.children]
         values: Values = {key: value for one in below for key, value in one.items()}
-        if not _streams(node):
+        if node.name == "CTERelationDef":
+            self._defined[int(node.fields["id"])] = (_output(node.children[0]), values, self._streams(node))
+        if not self._streams(node):
             return values
         self._known(node)
         if node.name == "WithCTE":
             return below[int(node.fields["plan"])]
-        if node.name == "CTERelationDef":
-            self._defined[int(node.fields["id"])] = (_output(node.children[0]), values)
-        elif node.name == "CTERelationRef":
-            attributes, defined = self._defined[int(node.fields["cteId"])]
+        if node.name == "CTERelationRef":
+            attributes, defined, _ = self._defined[int(node.fields["cteId"])]
             return _renamed(node.of("output"), [attributes], [defined])
-        elif node.name == "Union":
+        if node.name == "Union":
             outputs = [_output(child) for child in node.children]
             return _renamed(outputs[0], outputs, below)
-        elif node.name in ("Project", "Aggregate"):
+        if node.name in ("Project", "Aggregate"):
             made = node.of("projectList") or node.of("aggregateExpressions")
             self._keys(node.of("groupingExpressions"), values, "grouping")
             return {_key(one): found for one in made if (found := self._judge(one, values)) is not None}
-        elif node.name == "Expand":
+        if node.name == "Expand":
             return self._expanded(node, values)
-        elif node.name == "Generate":
+        if node.name == "Generate":
             found = self._judge(node.of("generator")[0], values)
             return values | ({_key(one): found for one in node.of("generatorOutput")} if found is not None else {})
-        elif node.name in ("Filter", "Join"):
+        if node.name in ("Filter", "Join"):
             for condition in node.of("condition"):
                 value = self._judge(condition, values)
                 if value is not None and value.doubt > Doubt.ROUNDING:
@@ -99,6 +99,10 @@ class Exactness:
             self._keys(node.of("keys") or _output(node.children[0]), values, "de-duplication")
         return values
 
+    def _streams(self, node: Node) -> bool:
+        named = (int(leaf.fields["cteId"]) for leaf in node.walk() if leaf.name == "CTERelationRef")
+        return any(is_stream(leaf) for leaf in node.walk()) or any(self._defined[key][2] for key in named)
+
     def _known(self, node: Node) -> None:
         """Note an operator and functions that are not known."""
         if node.name not in functions.NODES and node.name not in CUSTOM and not is_stream(node):
@@ -106,7 +110,9 @@ class Exactness:
         if node.name in functions.OPAQUE or node.name in CUSTOM or node.name == "CollectMetrics":
             return
         for part in node.all_expressions():
-            if part.plan is not None and any(is_stream(leaf) for leaf in part.plan.walk()):
+            if part.plan is not None and any(
+                is_stream(leaf) or leaf.fields.get("isStreaming") is True for leaf in part.plan.walk()
+            ):
                 self.unknown.add("a subquery over a stream")
             if not functions.is_known(part):
                 self.unknown.add(functions.label(part))
@@ -191,10 +197,6 @@ def _output(node: Node) -> tuple[Expression, ...]:
     if node.name == "Join":
         return _output(node.children[0]) + _output(node.children[1])
     return _output(node.children[0]) if node.children else ()
-
-
-def _streams(node: Node) -> bool:
-    return any(is_stream(leaf) or leaf.name == "CTERelationRef" for leaf in node.walk())
 
 
 def _key(expression: Expression) -> int:

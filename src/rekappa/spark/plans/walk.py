@@ -197,7 +197,9 @@ class Walk:
 
 
 def is_stream(node: Node) -> bool:
-    return node.name.startswith("StreamingRelation") or node.fields.get("isStreaming") is True
+    """Whether a stream begins here. A named part of the query that is used again is none, though Spark marks it so."""
+    marked = node.name.startswith("StreamingRelation") or node.fields.get("isStreaming") is True
+    return marked and node.name != "CTERelationRef"
 
 
 def _signed(value: timedelta) -> str:
