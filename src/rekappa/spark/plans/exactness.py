@@ -110,10 +110,6 @@ class Exactness:
         if node.name in functions.OPAQUE or node.name in CUSTOM or node.name == "CollectMetrics":
             return
         for part in node.all_expressions():
-            if part.plan is not None and any(
-                is_stream(leaf) or leaf.fields.get("isStreaming") is True for leaf in part.plan.walk()
-            ):
-                self.unknown.add("a subquery over a stream")
             if not functions.is_known(part):
                 self.unknown.add(functions.label(part))
 
