@@ -615,7 +615,8 @@ NOT_SAFE = {
     "current_catalog", "current_database", "current_schema", "current_user", "session_user", "user", "version",
     "input_file_name", "input_file_block_start", "input_file_block_length", "java_method", "reflect", "try_reflect",
     "kll_sketch_merge_bigint", "kll_sketch_merge_double", "kll_sketch_merge_float", "schema_of_variant_agg",
-    "collations", "sql_keywords", "cume_dist", "dense_rank", "lag", "lead", "nth_value", "ntile", "percent_rank", "rank", "row_number",
+    "collations", "sql_keywords",
+    "cume_dist", "dense_rank", "lag", "lead", "nth_value", "ntile", "percent_rank", "rank", "row_number",
 }  # fmt: skip
 """Functions of Spark 4.1 that are left out of the lists on purpose."""
 
