@@ -12,6 +12,7 @@ import pytest
 from rekappa.app import App
 from rekappa.errors import AppError
 from rekappa.plan.shape import Anchor, Kind, Shape, Tolerance
+from rekappa.rate import rate_limit
 from rekappa.record import record_ddl
 from rekappa.spark.analysis import analyse
 
@@ -471,7 +472,7 @@ def test_what_leaves_every_row_as_it_is_is_known(spark: SparkSession) -> None:
 
     def plain(a: DataFrame) -> DataFrame:
         kept = a.hint("broadcast").repartition(3).coalesce(1).repartition(2, "id").observe("seen", F.count("*"))
-        made = kept.withColumn("n", F.explode(F.sequence(F.lit(1), F.lit(3)))).na.fill(0).drop("x")
+        made = rate_limit(kept, 500).withColumn("n", F.explode(F.sequence(F.lit(1), F.lit(3)))).na.fill(0).drop("x")
         made.createOrReplaceTempView("probe_plain")
         return spark.sql(
             "SELECT p.id, event_ts, l.word, CASE WHEN n > 1 THEN upper(v) ELSE date_format(day, 'yyyy') END AS c "
@@ -496,6 +497,7 @@ def test_what_leaves_every_row_as_it_is_is_known(spark: SparkSession) -> None:
     assert "total over all of time" in shape_of(spark, rolled, "window.start").of(Kind.UNKNOWN)[0].detail
     assert not shape_of(spark, cubed, "start").has(Kind.UNKNOWN)
     assert shape_of(spark, plain).operators == ()
+    assert shape_of(spark, plain).anchors == (Anchor("a", "event_ts"),)
     assert not shape_of(spark, totals, "start").has(Kind.UNKNOWN, Kind.ORDER_SENSITIVE)
 
 

@@ -72,6 +72,8 @@ class Exactness:
             self._defined[int(node.fields["id"])] = (_output(node.children[0]), values, self._streams(node))
         if not self._streams(node):
             return values
+        if functions.only_paces(node):
+            return _renamed(node.of("output"), [_output(node.children[0])], below)
         self._known(node)
         if node.name == "WithCTE":
             return below[int(node.fields["plan"])]

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from enum import IntEnum
 
+from rekappa.rate import PACED
 from rekappa.spark.plans.scalars import SCALARS
-from rekappa.spark.plans.tree import Expression
+from rekappa.spark.plans.tree import Expression, Node
 
 
 class Doubt(IntEnum):
@@ -121,6 +122,11 @@ _DEFAULT_COMPARATOR = {
 
 _ROWWISE = (100, 101, 200, 250)
 """Python functions of a row, or of columns of rows: plain, with Arrow, of pandas series, of Arrow arrays."""
+
+
+def only_paces(node: Node) -> bool:
+    """Whether an operator is rekappa's own cap on rows per second, which lets every row pass as it is."""
+    return node.name == "MapInArrow" and any(one.fields.get("name") == PACED for one in node.of("functionExpr"))
 
 
 def is_known(part: Expression) -> bool:

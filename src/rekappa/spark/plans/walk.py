@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 
 from rekappa.plan.shape import ZERO, Anchor, Kind, Operator, Reach, Span
+from rekappa.spark.plans.functions import only_paces
 from rekappa.spark.plans.joins import joined
 from rekappa.spark.plans.ranges import time_range
 from rekappa.spark.plans.times import Moment, Nested, Spread, Times, covering, from_source, moment, overall, read
@@ -62,6 +63,8 @@ class Walk:
         if node.name == "Union":
             return _union(inputs)
         one = inputs[0]
+        if only_paces(node):
+            return _again(_output(node, one), one)
         if node.name in CUSTOM:
             self.operators.append(Operator(Kind.CUSTOM, node.name))
             return Rows(_output(node, one), {}, one.streaming)
