@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from rekappa.errors import PlanError
 from rekappa.plan.mode import Safe, Unsafe, assess, choose
 from rekappa.plan.plan import Mode
-from rekappa.plan.shape import Keeps, Kind, Operator, Reach, Revised, Shape, Taken
+from rekappa.plan.shape import Keeps, Kind, Operator, Reach, Revised, Shape, Taken, Tolerance
 
 M = timedelta(minutes=1)
 BULK_SAFE = [Kind.WINDOW, Kind.SESSION, Kind.TIME_GROUP, Kind.JOIN, Kind.WHOLE_ROW_DEDUP]
@@ -144,3 +144,28 @@ def test_reaches_add_up_with_their_reasons() -> None:
     reach = Reach().plus(5 * M, "window").plus(0 * M, "nothing").then(Reach(2 * M, ("2m join range",)))
     assert reach == Reach(7 * M, ("5m window", "2m join range"))
     assert reach.or_farther(Reach(9 * M, ("9m",), open=True)) == Reach(9 * M, ("9m",), open=True)
+
+
+def test_what_is_not_known_to_be_safe_is_replayed_in_order_and_named() -> None:
+    unknown = Shape("out", (Operator(Kind.UNKNOWN, "mapInPandas()"),), event_time="ts")
+    choice = choose("job", [unknown])
+    assert choice.mode is Mode.ORDERED
+    assert "not bulk: mapInPandas(): not known" in choice.reason
+    assert any("mapInPandas()" in line for line in choice.warnings)
+    with pytest.raises(PlanError, match="mapInPandas"):
+        choose("job", [unknown], Mode.BULK)
+
+
+def test_ties_are_warned_of_in_every_mode() -> None:
+    tied = Shape("out", (Operator(Kind.WINDOW), Operator(Kind.ORDER_SENSITIVE, "max_by()")), event_time="ts")
+    choice = choose("job", [tied])
+    assert choice.mode is Mode.ORDERED
+    assert any("max_by()" in line and "tie" in line for line in choice.warnings)
+
+
+def test_columns_that_are_equal_up_to_something_are_named() -> None:
+    tolerances = {"total": Tolerance.ROUNDING, "names": Tolerance.ORDER}
+    choice = choose("job", [shape(Kind.WINDOW, tolerances=tolerances)])
+    assert choice.mode is Mode.BULK
+    assert any("up to rounding" in line and "out.total" in line for line in choice.warnings)
+    assert any("up to order" in line and "out.names" in line for line in choice.warnings)

@@ -347,7 +347,7 @@ def test_what_an_aggregate_revises_is_read_from_the_plan(
     app = App("probe")
     app.job(probe)
     ddl = record_ddl("team BIGINT, event_ts TIMESTAMP")
-    shapes = analyse(spark, app.jobs["probe"], {"changes": ddl}, {"changes": "event_ts"}, {"probe": None})
+    shapes = analyse(spark, app.jobs["probe"], {"changes": ddl}, {"probe": None}, {"probe": "update"})
     assert shapes["probe"].revised == revised
 
 

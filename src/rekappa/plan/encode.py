@@ -12,6 +12,7 @@ from typing import Any
 
 from rekappa.plan.model import OffsetRange, Slice, SourceSlice, Split, source_of
 from rekappa.plan.plan import Chunk, Estimate, JobPlan, Mode, Plan, SourcePlan
+from rekappa.plan.shape import Tolerance
 from rekappa.timeline import Window
 
 Json = dict[str, Any]
@@ -113,6 +114,7 @@ def _encode_job(job: JobPlan) -> Json:
         "slices": len(job.slices),
         "chunks": [[c.number, encode_window(c.output), encode_window(c.reads)] for c in job.chunks],
         "warnings": list(job.warnings),
+        "tolerances": {sink: dict(sorted(columns.items())) for sink, columns in sorted(job.tolerances.items())},
         "estimate": {
             "rows": estimate.rows,
             "bytes": estimate.bytes,
@@ -141,6 +143,10 @@ def _decode_job(value: Json, slices: tuple[Slice, ...]) -> JobPlan:
         slices=slices,
         chunks=tuple(Chunk(n, decode_window(output), decode_window(reads)) for n, output, reads in value["chunks"]),
         warnings=tuple(value["warnings"]),
+        tolerances={
+            sink: {column: Tolerance(one) for column, one in columns.items()}
+            for sink, columns in value["tolerances"].items()
+        },
         estimate=Estimate(
             estimate["rows"],
             estimate["bytes"],

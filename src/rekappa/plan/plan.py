@@ -16,9 +16,10 @@ from enum import StrEnum
 
 from rekappa.errors import PlanError
 from rekappa.plan.model import Slice
+from rekappa.plan.shape import Tolerance
 from rekappa.timeline import Window
 
-PLAN_VERSION = 3
+PLAN_VERSION = 4
 """The version that this rekappa writes and reads."""
 
 
@@ -83,6 +84,7 @@ class JobPlan:
     """One job's part: its mode, and then chunks (bulk) or slices (the other modes), never both.
 
     In exact mode each query of a job has a part of its own, named by `query`: production ran it in its own batches.
+    `tolerances` names, per sink, the columns that no replay gives exactly, and what they are equal up to.
     """
 
     job: str
@@ -100,6 +102,7 @@ class JobPlan:
     warnings: tuple[str, ...] = ()
     estimate: Estimate = field(default_factory=lambda: Estimate(0, 0))
     query: str | None = None
+    tolerances: Mapping[str, Mapping[str, Tolerance]] = field(default_factory=dict)
 
     @property
     def name(self) -> str:

@@ -24,7 +24,7 @@ from rekappa.plan.mode import IN_ORDER, Choice, choose
 from rekappa.plan.model import Slice
 from rekappa.plan.ordered import MAX_ROWS, plan_slices, wide_span
 from rekappa.plan.plan import Estimate, JobPlan, Mode, Plan
-from rekappa.plan.shape import Shape
+from rekappa.plan.shape import Shape, Tolerance
 from rekappa.planning.inputs import Input, check_complete, scan_source
 from rekappa.planning.keeping import taken_by
 from rekappa.planning.lateness import later_events
@@ -62,6 +62,12 @@ class _Asked:
     shapes: tuple[Shape, ...]
     choice: Choice
     margins: Margins
+
+    @property
+    def tolerances(self) -> dict[str, Mapping[str, Tolerance]]:
+        """The columns of each sink that are equal to production's only up to order or rounding."""
+        by_output = {shape.output: shape.tolerances for shape in self.shapes}
+        return {query.sink: found for query in self.queries if (found := by_output[query.output])}
 
     @property
     def columns(self) -> dict[str, tuple[str, ...]]:
@@ -120,6 +126,7 @@ def _plan_job(
         reads=reads,
         sources=tuple(one.plan for one in inputs),
         warnings=(*asked.choice.warnings, *asked.margins.notes, *notes),
+        tolerances=asked.tolerances,
     )
     parts: tuple[JobPlan, ...]
     if mode is Mode.EXACT:
@@ -136,13 +143,18 @@ def _ask(spark: SparkSession, loaded: Loaded, app: App, request: BackfillRequest
     own = tuple(query for query in queries(config, app) if query.job == job.name)
     sources = {name: named_source(loaded, name) for name in job.sources}
     schemas = {name: record_ddl(payload_ddl(source, loaded.folder)) for name, source in sources.items()}
-    times = {name: source.event_time for name, source in sources.items()}
     shapes: list[Shape] = []
+    modes = {query.output: config.sinks[query.sink].output_mode for query in own}
     # An output with two sinks is looked at once for each: they may declare different event times.
     for declared in dict.fromkeys(config.sinks[query.sink].event_time for query in own):
         alike = [query for query in own if config.sinks[query.sink].event_time == declared]
-        found = analyse(spark, job, schemas, times, {query.output: declared for query in alike})
-        shapes += [replace(found[query.output], taken=taken_by(config.sinks[query.sink])) for query in alike]
+        for mode in dict.fromkeys(config.sinks[query.sink].output_mode for query in alike):
+            chosen = [query for query in alike if config.sinks[query.sink].output_mode == mode]
+            outputs = [query.output for query in chosen]
+            found = analyse(
+                spark, job, schemas, dict.fromkeys(outputs, declared), {**modes, **dict.fromkeys(outputs, mode)}
+            )
+            shapes += [replace(found[query.output], taken=taken_by(config.sinks[query.sink])) for query in chosen]
     choice = choose(job.name, shapes, request.mode, warm_up_told=request.warm_up is not None)
     lateness = max(past_candidate(name, source)[1].max_misalignment for name, source in sources.items())
     margins = with_overrides(derive(shapes, lateness), request.warm_up, request.drain)

@@ -22,8 +22,9 @@ from rekappa.plan.plan import Mode
 from rekappa.plan.store import PlanFile
 from rekappa.replay.closing import move_watermark, reached, set_watermark
 from rekappa.replay.journal import BatchNote, Journal
+from rekappa.replay.readers import with_readers
 from rekappa.replay.state import LOG_FILES, forget, log_settings, state_settings
-from rekappa.replay.stream import AboutTo, replay_stream, slice_scan, with_readers
+from rekappa.replay.stream import AboutTo, replay_stream, slice_scan
 from rekappa.replay.values import ArchiveSource, Control, HoldBack, SliceOutcome, SliceProgress
 from rekappa.spark.state import settings
 from rekappa.timeline import Window

@@ -12,13 +12,12 @@ Python, and answers with a scan of the slice's files: the rows themselves never 
 from __future__ import annotations
 
 import json
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from rekappa.plan.model import NOTHING, reader
+from rekappa.plan.model import NOTHING
 from rekappa.plan.store import PlanFile
 from rekappa.record import METADATA
 from rekappa.replay.closing import CLOSED, SLICE
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 
-_REPLAY = "replay of "
+REPLAY = "replay of "
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +106,7 @@ class ReplaySource:
         return id(self) % (1 << 31)
 
     def toString(self) -> str:
-        return f"{_REPLAY}{self._reader} from {self._scan.table}"
+        return f"{REPLAY}{self._reader} from {self._scan.table}"
 
     def _prepare(self, number: int) -> Future[Any]:
         if number not in self._prepared:
@@ -151,50 +150,6 @@ def replay_stream(
     return stream if narrow == schema else _widened(stream, narrow, schema)
 
 
-def with_readers(
-    spark: SparkSession,
-    rows: DataFrame,
-    plan: PlanFile,
-    job: str,
-    tables: Mapping[str, str],
-    about_to: AboutTo,
-) -> DataFrame:
-    """The same query, in which each further place that reads a source has a reader of its own.
-
-    Spark gives a source that is joined with itself two readers of the topic, which may stand at different offsets.
-    Readers are told apart by their place in the query, as Spark's log of offsets does.
-    """
-    from pyspark.sql import DataFrame
-
-    class Swap:
-        """A Scala function that is called with every node of the query, from the top, left to right."""
-
-        class Java:
-            implements = ("scala.PartialFunction",)
-
-        def __init__(self) -> None:
-            self.seen: Counter[str] = Counter()
-
-        def applyOrElse(self, node: Any, default: Any) -> Any:
-            if node.getClass().getSimpleName() != "StreamingExecutionRelation":
-                return default.apply(node)
-            name = node.source().toString().removeprefix(_REPLAY).partition(" from ")[0]
-            number = self.seen[name]
-            self.seen[name] += 1
-            if number == 0:
-                return default.apply(node)
-            read = _schema(node.source().schema())
-            own = ReplaySource(
-                slice_scan(spark, plan, job, name, tables[name], read), plan, job, reader(name, number), about_to
-            )
-            return node.copy(own, node.output(), node.catalogTable(), spark._jsparkSession)
-
-    java: Any = rows._jdf
-    swapped = java.queryExecution().analyzed().transform(Swap())
-    jvm: Any = spark._jvm
-    return DataFrame(jvm.org.apache.spark.sql.classic.Dataset.ofRows(spark._jsparkSession, swapped), spark)
-
-
 def slice_scan(spark: SparkSession, plan: PlanFile, job: str, source: str, table: str, schema: StructType) -> SliceScan:
     """How the slices of one source are read."""
     return SliceScan(spark, table, schema, tuple(plan.head.regions), plan.head.job(job).source(source).snapshot)
@@ -222,12 +177,6 @@ def narrowed(schema: StructType, columns: Sequence[str]) -> StructType:
 def java_schema(spark: SparkSession, schema: StructType) -> Any:
     java: Any = spark._jsparkSession
     return java.parseDataType(schema.json())
-
-
-def _schema(java: Any) -> StructType:
-    from pyspark.sql.types import StructType
-
-    return StructType.fromJson(json.loads(java.json()))
 
 
 def _slice(offset: Any) -> int:
