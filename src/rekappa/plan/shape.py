@@ -43,15 +43,29 @@ class Reach:
         return max(self.length, ZERO)
 
 
+@dataclass(frozen=True, slots=True, order=True)
+class Anchor:
+    """A column of a source that times are read from; fields of a struct are written with a dot.
+
+    The ingestion time is an anchor like any other: `__metadata__.kafka_ingestion_ts`. A column that holds no
+    time (text that the job parses, say) is one too, if a watermark or the sink's time is computed from it.
+    """
+
+    source: str
+    column: str
+
+
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Inputs behind a row whose time is t have event times in [t - before, t + after]."""
+    """Inputs behind a row whose time is t have times in [t - before, t + after], by the columns in `anchors`."""
 
     before: Reach = field(default_factory=Reach)
     after: Reach = field(default_factory=Reach)
+    anchors: frozenset[Anchor] = frozenset()
 
     def covering(self, other: Span) -> Span:
-        return Span(self.before.or_farther(other.before), self.after.or_farther(other.after))
+        before, after = self.before.or_farther(other.before), self.after.or_farther(other.after)
+        return Span(before, after, self.anchors | other.anchors)
 
 
 class Kind(Enum):
@@ -96,7 +110,8 @@ class Shape:
     `span` is None when the sink's event time can't be traced back to the sources' event times.
     `delay` is the greatest watermark delay, None without a watermark. `columns` names the top-level columns
     that are used of each source; `metadata` the fields used of `__metadata__`. `static` are the tables joined
-    as they are now, not as they were then.
+    as they are now, not as they were then. `anchors` are the columns that the sink's event time, watermarks,
+    windows and join ranges go by: how far they lie from the ingestion time decides what has to be read.
     """
 
     output: str
@@ -110,6 +125,7 @@ class Shape:
     random: tuple[str, ...] = ()
     static: tuple[str, ...] = ()
     event_time: str | None = None
+    anchors: tuple[Anchor, ...] = ()
 
     @property
     def stateful(self) -> bool:

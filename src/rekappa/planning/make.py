@@ -23,12 +23,12 @@ from rekappa.plan.margins import Margins, derive, with_overrides
 from rekappa.plan.mode import IN_ORDER, Choice, choose
 from rekappa.plan.model import Slice
 from rekappa.plan.ordered import MAX_ROWS, plan_slices, wide_span
-from rekappa.plan.plan import Estimate, JobPlan, Mode, Plan
+from rekappa.plan.plan import Chunk, Estimate, JobPlan, Mode, Plan
 from rekappa.plan.shape import Shape
+from rekappa.planning.clocks import Clock, Fitted, Told, clock, fitted
 from rekappa.planning.inputs import Input, check_complete, scan_source
-from rekappa.planning.lateness import later_events
 from rekappa.planning.request import BackfillRequest
-from rekappa.record import METADATA, record_ddl
+from rekappa.record import INGESTION, METADATA, record_ddl
 from rekappa.sources.open import named_source, past_candidate
 from rekappa.spark.analysis import analyse
 from rekappa.store.record import Kind, State
@@ -83,25 +83,27 @@ def _chosen(app: App, request: BackfillRequest) -> list[Job]:
 
 def _plan_job(spark: SparkSession, loaded: Loaded, app: App, home: Home, request: BackfillRequest, job: Job) -> JobPlan:
     asked = _ask(spark, loaded, app, request, job)
-    reads = request.window.widened(asked.margins.warm_up, asked.margins.drain)
-    inputs = [scan_source(loaded, home, name, reads, request.regions, asked.columns[name]) for name in job.sources]
     mode = asked.choice.mode
+
+    def scanned(reads: Window) -> list[Input]:
+        return [scan_source(loaded, home, name, reads, request.regions, asked.columns[name]) for name in job.sources]
+
+    inputs = scanned(asked.margins.reads(request.window))
     if mode is not Mode.BULK and any(one.table is None for one in inputs):
         raise PlanError(
             f"Cannot replay job {job.name!r} in {mode} mode: a source of it is not an Iceberg table",
             hint="Only bulk mode reads Hive tables.",
         )
-    timed = {shape.event_time is not None for shape in asked.shapes}
-    if mode is not Mode.BULK and len(timed) > 1:
+    if mode is not Mode.BULK and len({shape.event_time is not None for shape in asked.shapes}) > 1:
         raise PlanError(
             f"Cannot replay job {job.name!r} in {mode} mode: only some of its sinks declare an event time",
             hint="Declare event_time for all of them in rekappa.yaml.",
         )
-    notes = check_complete(inputs, request.window, reads, request.regions, request.allow_incomplete)
-    for one in inputs if True in timed else ():
-        if one.table is not None and mode is not Mode.EXACT:
-            column = named_source(loaded, one.plan.name).event_time
-            notes += later_events(one.table, one.plan.name, column, request.window, reads, request.regions)
+    fit = _fitted(spark, loaded, request, asked, inputs)
+    margins, reads = fit.margins, fit.margins.reads(request.window)
+    if margins != asked.margins:
+        inputs = scanned(reads)
+    notes = [*check_complete(inputs, request.window, reads, request.regions, request.allow_incomplete), *fit.notes]
     if not any(one.splits for one in inputs) and all(one.table is not None for one in inputs):
         notes.append("The archive holds no event of this window: the output will be empty.")
     planned = JobPlan(
@@ -109,16 +111,16 @@ def _plan_job(spark: SparkSession, loaded: Loaded, app: App, home: Home, request
         sinks=tuple(query.sink for query in asked.queries),
         mode=mode,
         reason=asked.choice.reason,
-        warm_up=asked.margins.warm_up,
-        warm_up_reason=asked.margins.warm_up_reason,
-        drain=asked.margins.drain,
-        drain_reason=asked.margins.drain_reason,
+        warm_up=margins.warm_up,
+        warm_up_reason=margins.warm_up_reason,
+        drain=margins.drain,
+        drain_reason=margins.drain_reason,
         reads=reads,
         sources=tuple(one.plan for one in inputs),
-        warnings=(*asked.choice.warnings, *asked.margins.notes, *notes),
+        warnings=(*asked.choice.warnings, *margins.notes, *notes),
     )
-    planned = _cut(loaded, home, request, asked, planned, inputs)
-    return replace(planned, estimate=_estimate(home, loaded, planned, asked.margins))
+    planned = _cut(loaded, home, request, asked, planned, inputs, fit)
+    return replace(planned, estimate=_estimate(home, loaded, planned, margins))
 
 
 def _ask(spark: SparkSession, loaded: Loaded, app: App, request: BackfillRequest, job: Job) -> _Asked:
@@ -135,8 +137,45 @@ def _ask(spark: SparkSession, loaded: Loaded, app: App, request: BackfillRequest
         shapes += [found[output] for output in wanted]
     choice = choose(job.name, shapes, request.mode, warm_up_told=request.warm_up is not None)
     lateness = max(past_candidate(name, source)[1].max_misalignment for name, source in sources.items())
-    margins = with_overrides(derive(shapes, lateness), request.warm_up, request.drain)
+    ahead = request.clock_skew
+    if ahead is None:
+        ahead = max(source.clock_skew for source in sources.values())
+    margins = with_overrides(derive(shapes, lateness, ahead), request.warm_up, request.drain)
     return _Asked(job, own, tuple(shapes), choice, margins)
+
+
+def _fitted(
+    spark: SparkSession, loaded: Loaded, request: BackfillRequest, asked: _Asked, inputs: Sequence[Input]
+) -> Fitted:
+    """The margins after a look at the archive's clocks, and the outputs (one for each chunk) that they are for."""
+    bulk = asked.choice.mode is Mode.BULK
+    splits = [split for one in inputs for split in one.splits]
+
+    def outputs(margins: Margins) -> Sequence[Window]:
+        if not bulk:
+            return (request.window,)
+        chunks = plan_chunks(splits, window=request.window, warm_up=margins.warm_up, drain=margins.drain)
+        return [chunk.output for chunk in chunks]
+
+    told = Told(request.clock_skew, request.drain)
+    zone = spark.conf.get("spark.sql.session.timeZone") or "UTC"
+    wanted = asked.margins.wanted(request.window)
+    found = [
+        clock(one.table, one.plan.name, column, own, wanted, request.regions, zone, told)
+        for one in inputs
+        if one.table is not None and asked.margins.timed
+        for column, own in _anchors(asked, one.plan.name, named_source(loaded, one.plan.name).event_time)
+    ]
+    fit = fitted(asked.margins, [one for one in found if isinstance(one, Clock)], outputs, told)
+    return replace(fit, notes=(*fit.notes, *(one for one in found if isinstance(one, str))))
+
+
+def _anchors(asked: _Asked, source: str, event_time: str) -> list[tuple[str, bool]]:
+    """The columns of a source that output times are read from, and whether each is its own event time."""
+    timed = [shape for shape in asked.shapes if shape.event_time is not None]
+    named = {one.column for shape in timed for one in shape.anchors if one.source == source}
+    columns = sorted(named or {event_time})
+    return [(column, column == event_time) for column in columns if column != INGESTION]
 
 
 def _columns(shapes: Sequence[Shape], source: str) -> tuple[str, ...]:
@@ -152,12 +191,13 @@ def _cut(
     asked: _Asked,
     planned: JobPlan,
     inputs: Sequence[Input],
+    fit: Fitted,
 ) -> JobPlan:
     """The plan with its chunks or slices."""
     splits = [split for one in inputs for split in one.splits]
     if planned.mode is Mode.BULK:
-        chunks = plan_chunks(splits, window=request.window, warm_up=planned.warm_up, drain=planned.drain)
-        return replace(planned, chunks=chunks)
+        chunks = [Chunk(number, output, fit.margins.reads(output)) for number, output in enumerate(fit.outputs)]
+        return replace(planned, chunks=tuple(chunks))
     bound = {one.plan.name: one.plan.max_misalignment for one in inputs}
     rows = request.slice_rows or MAX_ROWS
     slices: tuple[Slice, ...]
