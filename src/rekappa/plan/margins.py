@@ -33,7 +33,8 @@ class Margins:
     `before` and `after` are the reach of the output in event time, `ahead` and `delay` how far ingestion may be from
     it: the warm-up is `before + ahead`, the drain `after + delay` unless told. `retention` is how long a row is held in
     state, None if nothing ends it. `timed` is False where no sink declares an event time: the window is then ingestion
-    time, and there is nothing to read around it. `untraced` names the output whose time has no known column behind it.
+    time, and there is nothing to read around it. `untraced` says which output's time has no known column behind it.
+    `open` says that nothing bounds what a row may need: sessions, custom state.
     """
 
     before: timedelta = ZERO
@@ -41,12 +42,14 @@ class Margins:
     ahead: timedelta = ZERO
     ahead_reason: str = CLOCKS
     after: timedelta = ZERO
+    delay: timedelta = ZERO
     drain: timedelta = ZERO
     drain_reason: str = ""
     notes: tuple[str, ...] = ()
     retention: timedelta | None = ZERO
     timed: bool = True
     untraced: str = ""
+    open: bool = False
 
     @property
     def warm_up(self) -> timedelta:
@@ -81,12 +84,14 @@ def derive(shapes: Iterable[Shape], lateness: timedelta, ahead: timedelta = ZERO
         before_reason=warm.before_reason,
         ahead=max(one.ahead for one in found),
         after=max(one.after for one in found),
+        delay=max(one.delay for one in found),
         drain=last.drain,
         drain_reason=last.drain_reason,
         notes=tuple(dict.fromkeys(note for one in found for note in one.notes)),
         retention=None if None in lengths else max((one for one in lengths if one is not None), default=ZERO),
         timed=any(one.timed for one in found),
         untraced=next((one.untraced for one in found if one.untraced), ""),
+        open=any(one.open for one in found),
     )
 
 
@@ -139,11 +144,13 @@ def _of_one(shape: Shape, lateness: timedelta, ahead: timedelta) -> Margins:
         before_reason=" + ".join(before_why) or "no row needs an event from before its own time",
         ahead=ahead,
         after=after,
+        delay=delay,
         drain=drain,
         drain_reason=" + ".join(drain_why) or "no row needs an event from after its own time",
         notes=tuple(notes),
         retention=None if shape.has(Kind.AGGREGATE, Kind.OPEN_JOIN, Kind.OPEN_DEDUP, Kind.CUSTOM) else retention,
         untraced=_untraced(shape),
+        open=shape.span is None or shape.span.before.open or shape.span.after.open or shape.has(Kind.CUSTOM),
     )
 
 

@@ -104,7 +104,8 @@ def fitted(
                 grown = replace(grown, ahead=ahead, ahead_reason=reason)
             if told.drain is None and not one.own and missed.late and drain > grown.drain:
                 reason = f"{one.column} of source {one.source!r} up to {_length(missed.behind, missed)} behind"
-                grown = replace(grown, drain=drain, drain_reason=f"{reason} ingestion")
+                behind = max(grown.delay, drain - grown.after)
+                grown = replace(grown, drain=drain, drain_reason=f"{reason} ingestion", delay=behind)
         if grown == margins:
             break
         margins = grown

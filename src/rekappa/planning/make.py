@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from rekappa.app import App, Job
@@ -19,14 +19,16 @@ from rekappa.config.schema import payload_ddl
 from rekappa.errors import PlanError
 from rekappa.home import Home
 from rekappa.plan.chunks import plan_chunks
+from rekappa.plan.finality import Finality
 from rekappa.plan.margins import Margins, derive, with_overrides
 from rekappa.plan.mode import IN_ORDER, Choice, choose
 from rekappa.plan.model import Slice
 from rekappa.plan.ordered import MAX_ROWS, plan_slices, wide_span
 from rekappa.plan.plan import Chunk, Estimate, JobPlan, Mode, Plan
+from rekappa.plan.shape import Kind as ShapeKind
 from rekappa.plan.shape import Shape
 from rekappa.planning.clocks import Clock, Fitted, Told, clock, fitted
-from rekappa.planning.inputs import Input, check_complete, scan_source
+from rekappa.planning.inputs import Input, archived_until, check_complete, scan_source
 from rekappa.planning.request import BackfillRequest
 from rekappa.record import INGESTION, METADATA, record_ddl
 from rekappa.sources.open import named_source, past_candidate
@@ -50,6 +52,10 @@ DEFAULT_SPEED: Mapping[Mode, int] = {
 
 Bulk and ordered are near what our benchmarks of a join gave; strict and exact are guesses.
 """
+
+
+UNKNOWN_GAP = timedelta(hours=1)
+"""Taken for the gap of sessions that compute one for each row."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +127,7 @@ def _plan_job(
         reads=reads,
         sources=tuple(one.plan for one in inputs),
         warnings=(*asked.choice.warnings, *margins.notes, *notes),
+        finality=_finality(asked, margins, archived_until(inputs, reads, request.regions)),
     )
     parts: tuple[JobPlan, ...]
     if mode is Mode.EXACT:
@@ -130,6 +137,14 @@ def _plan_job(
     else:
         parts = (_cut(request, asked, planned, inputs, fit),)
     return tuple(replace(part, estimate=_estimate(home, loaded, part, margins)) for part in parts)
+
+
+def _finality(asked: _Asked, margins: Margins, archived: datetime) -> Finality | None:
+    if not margins.timed:
+        return None
+    sessions = [one.length or UNKNOWN_GAP for shape in asked.shapes for one in shape.of(ShapeKind.SESSION)]
+    after = None if margins.open else margins.after
+    return Finality(archived, margins.ahead, margins.delay, after, max(sessions, default=None))
 
 
 def _ask(spark: SparkSession, loaded: Loaded, app: App, request: BackfillRequest, job: Job) -> _Asked:

@@ -54,6 +54,7 @@ def run_slices_job(work: Work, job: JobPlan) -> bool:
             "late_rows": outcome.late_rows,
             "peak_state_rows": outcome.peak_state_rows,
             "final_until": format_instant(outcome.watermark) if outcome.watermark else None,
+            "not_final_from": format_instant(outcome.not_final_from) if outcome.not_final_from else None,
         }
         if not outcome.finished:
             raise Ended(State.CANCELLED if wish(work.home, work.run) is Wish.CANCEL else State.STOPPED)

@@ -1,0 +1,69 @@
+"""Session windows that a bulk chunk may have cut: they touch an edge of what was read, so they may go on beyond it.
+
+What the job makes of a session need not show where it began or ended, so the sessions are taken from the job's own
+query, below whatever it does with them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from rekappa.plan.encode import instant
+from rekappa.plan.finality import Finality
+from rekappa.timeline import Window
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_MARK = "spark.sessionWindow"
+"""Spark's own mark on the column that `session_window` makes."""
+
+
+def cut_from(
+    spark: SparkSession, rows: DataFrame, finality: Finality, reads: Window, output: Window
+) -> datetime | None:
+    """The earliest moment of the output that a cut session lies at; None if no session touches an edge.
+
+    `reads` is what the rows' inputs were read from. A session counts if any of it lies in the output, because its sink
+    time may be any moment of it.
+    """
+    from pyspark.sql import functions as F
+
+    moments = []
+    for sessions in _sessions(spark, rows):
+        start, end = F.col("session.start"), F.col("session.end")
+        cut = (end > F.lit(finality.settled(reads))) | (start < F.lit(finality.known_from(reads)))
+        touching = sessions.where(cut & (start < F.lit(output.end)) & (end > F.lit(output.start)))
+        first = touching.agg(F.unix_micros(F.min(start.cast("timestamp")))).first()
+        if first is not None and first[0] is not None:
+            moments.append(max(instant(first[0]), output.start))
+    return min(moments, default=None)
+
+
+def _sessions(spark: SparkSession, rows: DataFrame) -> Iterator[DataFrame]:
+    """The session windows of every aggregate over them, as column `session`."""
+    from pyspark.sql import DataFrame
+
+    jvm: Any = spark._jvm
+    java: Any = rows._jdf
+    for node in _walk(java.queryExecution().analyzed()):
+        if node.getClass().getSimpleName() != "Aggregate":
+            continue
+        marked = [at for at, one in enumerate(_listed(node.output())) if one.metadata().contains(_MARK)]
+        if marked:
+            made = DataFrame(jvm.org.apache.spark.sql.classic.Dataset.ofRows(spark._jsparkSession, node), spark)
+            names = [f"c{at}" for at in range(len(made.columns))]
+            names[marked[0]] = "session"
+            yield made.toDF(*names).select("session")
+
+
+def _walk(node: Any) -> Iterator[Any]:
+    yield node
+    for child in _listed(node.children()):
+        yield from _walk(child)
+
+
+def _listed(sequence: Any) -> list[Any]:
+    return [sequence.apply(at) for at in range(sequence.size())]
