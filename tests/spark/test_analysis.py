@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from rekappa.app import App
-from rekappa.plan.shape import Kind, Shape
+from rekappa.plan.shape import Anchor, Kind, Shape
 from rekappa.record import record_ddl
 from rekappa.spark.analysis import analyse
 
@@ -19,7 +19,10 @@ if TYPE_CHECKING:
 
 M = timedelta(minutes=1)
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
-DDL = record_ddl("id BIGINT, show BIGINT, event_ts TIMESTAMP, v STRING")
+DDL = record_ddl(
+    "id BIGINT, show BIGINT, event_ts TIMESTAMP, v STRING, x DOUBLE, expires_at TIMESTAMP, day DATE, "
+    "inner STRUCT<deep: STRUCT<ts: TIMESTAMP>>"
+)
 
 
 def shape_of(spark: SparkSession, body: Callable[..., Any], event_time: str | None = "event_ts") -> Shape:
@@ -43,6 +46,7 @@ def test_a_stateless_job(spark: SparkSession) -> None:
     shape = shape_of(spark, plain)
     assert not shape.stateful
     assert reaches(shape) == (0 * M, 0 * M)
+    assert shape.anchors == (Anchor("a", "event_ts"),)
     assert shape.delay is None
     assert shape.columns == {"a": ("id", "show", "event_ts", "__metadata__")}
     assert shape.metadata == {"a": ("region",)}
@@ -202,7 +206,7 @@ def test_aggregates_without_a_window_and_custom_state(spark: SparkSession) -> No
     shape = shape_of(spark, custom)
     assert shape.has(Kind.CUSTOM)
     assert shape.span is None
-    assert set(shape.columns["a"]) == {"id", "show", "event_ts", "v", "__metadata__"}
+    assert set(shape.columns["a"]) >= {"id", "show", "event_ts", "v", "__metadata__"}
 
 
 def test_transform_with_state_is_custom(spark: SparkSession) -> None:
@@ -275,3 +279,106 @@ def test_the_reference_apps(spark: SparkSession) -> None:
     assert chosen["plays_per_impression"] == (Mode.BULK, "10m join range + 10m watermark")
     assert chosen["take_rate"] == (Mode.BULK, "10m join range + 10m window + 10m watermark")
     assert chosen["sessions"][0] is Mode.ORDERED
+
+
+def test_every_time_is_traced_to_the_columns_that_it_is_read_from(spark: SparkSession) -> None:
+    from pyspark.sql import functions as F
+
+    def expiring(a: DataFrame) -> DataFrame:
+        windows = a.withWatermark("expires_at", "1 minute").groupBy(F.window("expires_at", "1 hour")).count()
+        return windows.select(F.col("window.end").alias("until"), "count")
+
+    def renamed(a: DataFrame) -> DataFrame:
+        return a.select(F.col("inner").alias("i")).select((F.col("i.deep.ts") + F.expr("INTERVAL 1 HOUR")).alias("t"))
+
+    def daily(a: DataFrame) -> DataFrame:
+        return a.select(F.to_date("event_ts").alias("on"), "__metadata__.kafka_ingestion_ts")
+
+    def parsed(a: DataFrame) -> DataFrame:
+        return a.withColumn("t", F.to_timestamp(F.concat("v", F.lit("Z")))).withWatermark("t", "1 minute").select("t")
+
+    def both(a: DataFrame, b: DataFrame) -> DataFrame:
+        first, second = a.withWatermark("event_ts", "1 minute"), b.withWatermark("expires_at", "1 minute")
+        within = "p.expires_at BETWEEN i.event_ts AND i.event_ts + INTERVAL 10 MINUTES"
+        return first.alias("i").join(second.alias("p"), F.expr(f"i.id = p.id AND {within}")).select("i.event_ts")
+
+    def anchors(body: Callable[..., Any], event_time: str) -> set[tuple[str, str]]:
+        return {(anchor.source, anchor.column) for anchor in shape_of(spark, body, event_time).anchors}
+
+    assert anchors(expiring, "until") == {("a", "expires_at")}
+    assert anchors(renamed, "t") == {("a", "inner.deep.ts")}
+    assert reaches(shape_of(spark, renamed, "t")) == (60 * M, -60 * M)
+    assert anchors(daily, "on") == {("a", "event_ts")}
+    assert reaches(shape_of(spark, daily, "on")) == (0 * M, timedelta(days=1))
+    assert anchors(daily, "kafka_ingestion_ts") == {("a", "__metadata__.kafka_ingestion_ts")}
+    assert anchors(parsed, "t") == {("a", "v")}
+    assert anchors(both, "event_ts") == {("a", "event_ts"), ("b", "expires_at")}
+    assert reaches(shape_of(spark, both)) == (0 * M, 10 * M)
+
+
+def test_a_join_bounded_by_the_start_and_the_end_of_a_window(spark: SparkSession) -> None:
+    from pyspark.sql import functions as F
+
+    def busy(a: DataFrame, b: DataFrame) -> DataFrame:
+        counts = a.withWatermark("event_ts", "1 minute").groupBy(F.window("event_ts", "5 minutes"), "show").count()
+        played = b.withWatermark("event_ts", "1 minute")
+        within = "p.event_ts BETWEEN w.window.start AND w.window.end"
+        joined = played.alias("p").join(counts.alias("w"), F.expr(f"p.show = w.show AND {within}"))
+        return joined.select("p.event_ts", F.col("w.window.start").alias("began"), "count")
+
+    def renamed(a: DataFrame, b: DataFrame) -> DataFrame:
+        counts = a.withWatermark("event_ts", "1 minute").groupBy(F.window("event_ts", "5 minutes"), "show").count()
+        counts = counts.select("show", F.col("window.start").alias("began"), F.col("window.end").alias("ended"))
+        within = "p.event_ts >= w.began AND p.event_ts < w.ended"
+        played = b.withWatermark("event_ts", "1 minute")
+        return played.alias("p").join(counts.alias("w"), F.expr(f"p.show = w.show AND {within}")).select("p.event_ts")
+
+    for body in (busy, renamed):
+        shape = shape_of(spark, body)
+        assert [operator.kind for operator in shape.operators] == [Kind.WINDOW, Kind.JOIN]
+        # A play at t has a window that began up to five minutes before it, and ends up to five minutes after it.
+        assert reaches(shape) == (5 * M, 5 * M)
+    assert reaches(shape_of(spark, busy, "began")) == (0 * M, 5 * M)
+
+
+def test_a_named_part_of_a_sql_query_is_looked_into(spark: SparkSession) -> None:
+    def named(a: DataFrame) -> DataFrame:
+        a.withWatermark("event_ts", "1 minute").createOrReplaceTempView("probe_events")
+        return spark.sql(
+            "WITH shown AS (SELECT show, event_ts FROM probe_events WHERE id > 2) "
+            "SELECT window.start AS began, count(*) AS n FROM shown GROUP BY window(event_ts, '5 minutes')"
+        )
+
+    shape = shape_of(spark, named, "began")
+    assert [operator.kind for operator in shape.operators] == [Kind.WINDOW]
+    assert reaches(shape) == (0 * M, 5 * M)
+    assert shape.anchors == (Anchor("a", "event_ts"),)
+
+
+def test_sources_whose_names_lie_in_one_another(spark: SparkSession) -> None:
+    def nested(data: DataFrame, a: DataFrame, ata: DataFrame) -> DataFrame:
+        first = data.select("id", "event_ts").union(ata.select("show", "expires_at"))
+        return first.union(a.select("show", "event_ts"))
+
+    shape = shape_of(spark, nested)
+    assert shape.columns == {"data": ("id", "event_ts"), "ata": ("show", "expires_at"), "a": ("show", "event_ts")}
+    assert shape.anchors == (Anchor("a", "event_ts"), Anchor("ata", "expires_at"), Anchor("data", "event_ts"))
+
+
+def test_static_data_is_named_by_where_it_is(spark: SparkSession, tmp_path: Path) -> None:
+    where = tmp_path / "shows"
+    spark.range(5).withColumnRenamed("id", "show").write.parquet(str(where))
+    spark.read.parquet(str(where)).createOrReplaceTempView("shows_of_file")
+
+    def joined(a: DataFrame) -> DataFrame:
+        return a.join(spark.read.parquet(str(where)), "show")
+
+    def asked(a: DataFrame) -> DataFrame:
+        return a.where("show IN (SELECT show FROM shows_of_file)")
+
+    def made(a: DataFrame) -> DataFrame:
+        return a.join(spark.createDataFrame([(1, "x")], "show LONG, name STRING"), "show")
+
+    assert shape_of(spark, joined).static == (str(where),)
+    assert shape_of(spark, asked).static == (str(where),)
+    assert shape_of(spark, made).static == ()

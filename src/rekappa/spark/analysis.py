@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, Any
 
 from rekappa.app import Job
 from rekappa.errors import AppError
-from rekappa.plan.shape import Shape, Span
+from rekappa.plan.shape import Anchor, Shape, Span
 from rekappa.record import METADATA
-from rekappa.spark.plans.times import Spread
+from rekappa.spark.plans.statics import static_names
+from rekappa.spark.plans.times import Moment, Nested, Spread
 from rekappa.spark.plans.tree import Node, parse
 from rekappa.spark.plans.walk import CUSTOM, Rows, Walk
 
@@ -68,10 +69,10 @@ def analyse(
     with tempfile.TemporaryDirectory(prefix="rekappa-probe-") as folder:
         probes, paths = {}, {}
         for name in job.sources:
-            path = Path(folder, name, "probe")
-            path.mkdir(parents=True)
+            path = Path(folder, name)
+            path.mkdir()
             probes[name] = spark.readStream.schema(schemas[name]).format("parquet").load(str(path))
-            paths[f"{path.parent.name}/{path.name}]"] = name
+            paths[f"FileSource[{path}]"] = name
         try:
             results = job.results(probes)
         except Exception as error:
@@ -95,42 +96,52 @@ def _shape(
     session: Any = spark._jsparkSession
     # The optimiser is called by itself: through the query it refuses plans with streaming sources.
     optimised = parse(session.sessionState().optimizer().execute(analysed).toJSON())
-    walk = Walk(event_times, paths)
+    walk = Walk(paths)
     rows = walk.rows(plan)
+    span, anchors = _sink_time(rows, event_time)
     delays = _delays(analysed)
     watermarks: dict[str, timedelta] = {}
-    for node, source in walk.watermarked.items():
-        watermarks[source] = max(delays.get(node, timedelta()), watermarks.get(source, timedelta()))
+    for node, sources in walk.watermarked.items():
+        for source in sources:
+            watermarks[source] = max(delays.get(node, timedelta()), watermarks.get(source, timedelta()))
     columns, metadata = _used(optimised, walk)
     return Shape(
         output=output,
         operators=tuple(walk.operators),
-        span=_span(rows, event_time),
+        span=span,
         delay=max(delays.values()) if delays else None,
         watermarks=watermarks,
         columns=columns,
         metadata=metadata,
         clock=_named(plan, _CLOCK),
         random=_named(plan, _RANDOM) + _nondeterministic(plan),
-        static=tuple(sorted(set(walk.static))),
+        static=static_names(analysed),
         event_time=event_time,
+        anchors=tuple(sorted(walk.anchors | anchors)),
     )
 
 
-def _span(rows: Rows, event_time: str | None) -> Span | None:
+def _sink_time(rows: Rows, event_time: str | None) -> tuple[Span | None, frozenset[Anchor]]:
+    """What is behind the sink's event time, and the columns that it is read or computed from."""
     if event_time is None:
-        return None
-    name, _, part = event_time.partition(".")
+        return None, frozenset()
+    head, *rest = event_time.lower().split(".")
     for attribute in rows.attributes:
-        if str(attribute.fields.get("name", "")).lower() != name.lower() or attribute.id is None:
+        if str(attribute.fields.get("name", "")).lower() != head or attribute.id is None:
             continue
         found = rows.times.get(attribute.id)
+        for part in rest:
+            if isinstance(found, Nested):
+                names = [str(one["name"]).lower() for one in found.fields]
+                found = found.inner(names.index(part)) if part in names else None
+            elif isinstance(found, Spread):
+                found = found.end if part == "end" else found.start
         if isinstance(found, Spread):
-            return found.end if part == "end" else found.start
-        if name == METADATA and part == "kafka_ingestion_ts":
-            return Span()
-        return found
-    return None
+            found = found.start
+        if isinstance(found, Moment):
+            return found.span, found.span.anchors
+        return None, rows.origins.get(attribute.id, frozenset())
+    return None, frozenset()
 
 
 def _delays(node: Any) -> dict[str, timedelta]:
@@ -172,7 +183,7 @@ def _nondeterministic(plan: Node) -> tuple[str, ...]:
 def _used(plan: Node, walk: Walk) -> tuple[dict[str, tuple[str, ...]], dict[str, tuple[str, ...]]]:
     """The columns of each source that the optimised plan refers to, and the fields of `__metadata__` likewise."""
     leaves = [node for node in plan.walk() if node.name.startswith("StreamingRelation")]
-    quiet = Walk(walk.event_times, walk.sources)
+    quiet = Walk(walk.sources)
     referred: set[int] = quiet.rows(plan).ids
     whole = set(referred)
     fields: dict[int, set[str]] = {}
@@ -196,7 +207,7 @@ def _used(plan: Node, walk: Walk) -> tuple[dict[str, tuple[str, ...]], dict[str,
     columns: dict[str, list[str]] = {}
     metadata: dict[str, set[str]] = {}
     for leaf in leaves:
-        source = walk.source_of(leaf)
+        source = walk.source_of(leaf) or ""
         kept = columns.setdefault(source, [])
         for attribute in leaf.of("output"):
             name, key = str(attribute.fields["name"]), attribute.id
