@@ -22,7 +22,6 @@ from rekappa.plan.chunks import plan_chunks
 from rekappa.plan.finality import Finality
 from rekappa.plan.margins import Margins, derive, with_overrides
 from rekappa.plan.mode import IN_ORDER, Choice, choose
-from rekappa.plan.model import Slice
 from rekappa.plan.ordered import MAX_ROWS, plan_slices, wide_span
 from rekappa.plan.plan import Chunk, Estimate, JobPlan, Mode, Plan
 from rekappa.plan.shape import Kind as ShapeKind
@@ -30,6 +29,7 @@ from rekappa.plan.shape import Shape
 from rekappa.planning.clocks import Clock, Fitted, Told, clock, fitted
 from rekappa.planning.inputs import Input, archived_until, check_complete, scan_source
 from rekappa.planning.request import BackfillRequest
+from rekappa.planning.widths import chosen_span, production_width
 from rekappa.record import INGESTION, METADATA, record_ddl
 from rekappa.sources.open import named_source, past_candidate
 from rekappa.spark.analysis import analyse
@@ -135,7 +135,7 @@ def _plan_job(
 
         parts = exact_plans(spark, loaded, home, request, planned, asked.queries, asked.shapes, inputs)
     else:
-        parts = (_cut(request, asked, planned, inputs, fit),)
+        parts = (_cut(home, app.name, request, asked, planned, inputs, fit),)
     return tuple(replace(part, estimate=_estimate(home, loaded, part, margins)) for part in parts)
 
 
@@ -211,7 +211,15 @@ def _columns(shapes: Sequence[Shape], source: str) -> tuple[str, ...]:
     return (*plain, *(f"{METADATA}.{field}" for field in inner))
 
 
-def _cut(request: BackfillRequest, asked: _Asked, planned: JobPlan, inputs: Sequence[Input], fit: Fitted) -> JobPlan:
+def _cut(
+    home: Home,
+    app: str,
+    request: BackfillRequest,
+    asked: _Asked,
+    planned: JobPlan,
+    inputs: Sequence[Input],
+    fit: Fitted,
+) -> JobPlan:
     """The plan with its chunks or slices."""
     splits = [split for one in inputs for split in one.splits]
     if planned.mode is Mode.BULK:
@@ -219,18 +227,22 @@ def _cut(request: BackfillRequest, asked: _Asked, planned: JobPlan, inputs: Sequ
         return replace(planned, chunks=tuple(chunks))
     bound = {one.plan.name: one.plan.max_misalignment for one in inputs}
     rows = request.slice_rows or MAX_ROWS
-    slices: tuple[Slice, ...]
-    if planned.mode is Mode.ORDERED:
-        free = not any(shape.has(*IN_ORDER) for shape in asked.shapes)
-        wide = wide_span(splits, max_misalignment=bound, reads=planned.reads) if free else None
-        slices = plan_slices(
-            splits, max_misalignment=bound, reads=planned.reads, max_rows=rows, max_span=request.slice_span or wide,
-            regions=request.regions,
-        )  # fmt: skip
-        return replace(planned, slices=slices)
-    from rekappa.planning.offsets import strict_plan
+    strict = planned.mode is Mode.STRICT
+    # Strict slices keep the order inside as well, so that any job may have them as wide as it likes.
+    in_order = not strict and any(shape.has(*IN_ORDER) for shape in asked.shapes)
+    narrow = strict or in_order
+    own = min(bound.values()) if narrow else wide_span(splits, max_misalignment=bound, reads=planned.reads)
+    width = production_width(home, app, request.live_run, asked.queries, splits, planned.reads, planned.finality)
+    span, said = chosen_span(request.slice_span, own, width, in_order=in_order)
+    planned = replace(planned, warnings=(*planned.warnings, *said))
+    if strict:
+        from rekappa.planning.offsets import strict_plan
 
-    return strict_plan(request, planned, inputs, rows, request.slice_span or min(bound.values()))
+        return strict_plan(request, planned, inputs, rows, span)
+    slices = plan_slices(
+        splits, max_misalignment=bound, reads=planned.reads, max_rows=rows, max_span=span, regions=request.regions
+    )
+    return replace(planned, slices=slices)
 
 
 def _estimate(home: Home, loaded: Loaded, planned: JobPlan, margins: Margins) -> Estimate:
