@@ -34,7 +34,7 @@ def test_of_sessions_only_the_state_knows() -> None:
     assert sessions.known_from(READS) == T0 + 6 * M
 
 
-@pytest.mark.parametrize("finality", [None, PLAIN, replace(PLAIN, after=None, gap=5 * M)])
+@pytest.mark.parametrize("finality", [None, PLAIN, replace(PLAIN, after=None, gap=5 * M, open_before=True)])
 def test_a_saved_plan_keeps_it(tmp_path: Path, finality: Finality | None) -> None:
     zero = timedelta()
     job = JobPlan("job", ("out",), Mode.BULK, "", zero, "", zero, "", READS, (), finality=finality)

@@ -66,6 +66,13 @@ def sessions(events: DataFrame) -> DataFrame:
     marked = events.withWatermark("event_ts", "10 minutes")
     made = marked.groupBy(F.session_window("event_ts", "5 minutes"), "user").agg(F.count("*").alias("n"))
     return made.select(F.col("session_window.start").alias("at"), "user", "n")
+
+
+@app.job
+def ended(events: DataFrame) -> DataFrame:
+    marked = events.withWatermark("event_ts", "10 minutes")
+    made = marked.groupBy(F.session_window("event_ts", "5 minutes"), "user").agg(F.count("*").alias("n"))
+    return made.select(F.col("session_window.end").alias("at"), "user", "n")
 """
 CONFIG = f"""
 app: clocks
@@ -81,6 +88,7 @@ sinks:
   due: {{type: iceberg, table: lake.clocks.due, event_time: at}}
   daily: {{type: iceberg, table: lake.clocks.daily, event_time: day}}
   sessions: {{type: iceberg, table: lake.clocks.sessions, event_time: at}}
+  ended: {{type: iceberg, table: lake.clocks.ended, event_time: at}}
 profiles:
   live: {{spark.sql.session.timeZone: {ZONE}, spark.sql.shuffle.partitions: 1}}
   archive: {{spark.sql.session.timeZone: {ZONE}}}
@@ -266,11 +274,24 @@ def test_a_session_that_runs_on_past_the_drain_is_never_taken_for_final(ground: 
     made = ground.staged("sessions", run.id)
     assert {row[:2] for row in right} == {row[:2] for row in made}
     assert [row[1] for row in (right - made)] == [99], "the session was to be cut by the drain"
-    assert micros(parse_instant(_not_final(run))) == long[0]
+    assert micros(parse_instant(_not_final(run, "sessions"))) == long[0]
     whole = ground.replay("sessions", SESSIONS, mode, drain=5 * H)
     assert ground.staged("sessions", whole.id) == right
-    assert _not_final(whole) is None
+    assert _not_final(whole, "sessions") is None
 
 
-def _not_final(run: Run) -> Any:
-    return run.progress["jobs"][0].get("queries", {}).get("sessions", {}).get("not_final_from")
+@pytest.mark.parametrize("mode", [Mode.BULK, Mode.ORDERED])
+def test_a_session_that_began_before_the_warm_up_is_never_taken_for_final(ground: Ground, mode: Mode) -> None:
+    """By its end, half past eight, it belongs to the window; it began five hours before."""
+    end = T0 + 3.5 * H + 99 * 3 * M + 5 * M
+    window = Window(end - 10 * M, end + 10 * M)
+    run = ground.replay("ended", window, mode)
+    assert [row[2] < 100 for row in ground.staged("ended", run.id) if row[1] == 99] == [True]
+    assert parse_instant(_not_final(run, "ended")) == window.start
+    whole = ground.replay("ended", window, mode, warm_up=6 * H)
+    assert [row[2] for row in ground.staged("ended", whole.id) if row[1] == 99] == [100]
+    assert _not_final(whole, "ended") is None
+
+
+def _not_final(run: Run, query: str) -> Any:
+    return run.progress["jobs"][0].get("queries", {}).get(query, {}).get("not_final_from")

@@ -156,13 +156,16 @@ def _decode_job(value: Json, slices: tuple[Slice, ...]) -> JobPlan:
 
 def _encode_finality(finality: Finality) -> list[int | None]:
     lengths = (finality.ahead, finality.delay, finality.after, finality.gap)
-    return [micros(finality.archived), *(None if length is None else length // _TICK for length in lengths)]
+    counted = (None if length is None else length // _TICK for length in lengths)
+    return [micros(finality.archived), *counted, int(finality.open_before)]
 
 
 def _decode_finality(value: list[Any]) -> Finality:
-    archived, ahead, delay, *rest = value
+    archived, ahead, delay, *rest, open_before = value
     after, gap = (None if length is None else timedelta(microseconds=length) for length in rest)
-    return Finality(instant(archived), timedelta(microseconds=ahead), timedelta(microseconds=delay), after, gap)
+    return Finality(
+        instant(archived), timedelta(microseconds=ahead), timedelta(microseconds=delay), after, gap, bool(open_before)
+    )
 
 
 def _encode_source(source: SourcePlan) -> Json:

@@ -12,7 +12,8 @@ from rekappa.timeline import Window
 class Finality:
     """An event comes at most `ahead` before and, unless it is late, at most `delay` after its own time; the archive
     has all that was ingested before `archived`. A row needs events up to `after` after its own time, None if nothing
-    bounds it (sessions, custom state). `gap` is the longest gap of the job's session windows, if it has any.
+    bounds it (sessions by their start, custom state); `open_before` says the same of events before it (sessions by their
+    end). `gap` is the longest gap of the job's session windows, if it has any.
     """
 
     archived: datetime
@@ -20,6 +21,7 @@ class Finality:
     delay: timedelta = timedelta()
     after: timedelta | None = None
     gap: timedelta | None = None
+    open_before: bool = False
 
     def settled(self, reads: Window) -> datetime:
         """The event time below which every event that is not late is read: as far as a watermark may be moved."""

@@ -34,7 +34,7 @@ class Margins:
     it: the warm-up is `before + ahead`, the drain `after + delay` unless told. `retention` is how long a row is held in
     state, None if nothing ends it. `timed` is False where no sink declares an event time: the window is then ingestion
     time, and there is nothing to read around it. `untraced` says which output's time has no known column behind it.
-    `open` says that nothing bounds what a row may need: sessions, custom state.
+    `open_before` and `open_after` say that nothing bounds what a row may need on that side: sessions, custom state.
     """
 
     before: timedelta = ZERO
@@ -49,7 +49,8 @@ class Margins:
     retention: timedelta | None = ZERO
     timed: bool = True
     untraced: str = ""
-    open: bool = False
+    open_before: bool = False
+    open_after: bool = False
 
     @property
     def warm_up(self) -> timedelta:
@@ -91,7 +92,8 @@ def derive(shapes: Iterable[Shape], lateness: timedelta, ahead: timedelta = ZERO
         retention=None if None in lengths else max((one for one in lengths if one is not None), default=ZERO),
         timed=any(one.timed for one in found),
         untraced=next((one.untraced for one in found if one.untraced), ""),
-        open=any(one.open for one in found),
+        open_before=any(one.open_before for one in found),
+        open_after=any(one.open_after for one in found),
     )
 
 
@@ -139,6 +141,7 @@ def _of_one(shape: Shape, lateness: timedelta, ahead: timedelta) -> Margins:
     drain_why = [*after_why, f"{format_duration(delay)} {late}"] if delay > ZERO else after_why
     drain = after + delay
     retention = before + drain if shape.stateful else ZERO
+    unbounded = shape.span is None or shape.has(Kind.CUSTOM)
     return Margins(
         before=before,
         before_reason=" + ".join(before_why) or "no row needs an event from before its own time",
@@ -150,7 +153,8 @@ def _of_one(shape: Shape, lateness: timedelta, ahead: timedelta) -> Margins:
         notes=tuple(notes),
         retention=None if shape.has(Kind.AGGREGATE, Kind.OPEN_JOIN, Kind.OPEN_DEDUP, Kind.CUSTOM) else retention,
         untraced=_untraced(shape),
-        open=shape.span is None or shape.span.before.open or shape.span.after.open or shape.has(Kind.CUSTOM),
+        open_before=unbounded or (shape.span is not None and shape.span.before.open),
+        open_after=unbounded or (shape.span is not None and shape.span.after.open),
     )
 
 

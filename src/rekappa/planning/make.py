@@ -143,8 +143,9 @@ def _finality(asked: _Asked, margins: Margins, archived: datetime) -> Finality |
     if not margins.timed:
         return None
     sessions = [one.length or UNKNOWN_GAP for shape in asked.shapes for one in shape.of(ShapeKind.SESSION)]
-    after = None if margins.open else margins.after
-    return Finality(archived, margins.ahead, margins.delay, after, max(sessions, default=None))
+    after = None if margins.open_after else margins.after
+    gap = max(sessions, default=None)
+    return Finality(archived, margins.ahead, margins.delay, after, gap, margins.open_before)
 
 
 def _ask(spark: SparkSession, loaded: Loaded, app: App, request: BackfillRequest, job: Job) -> _Asked:

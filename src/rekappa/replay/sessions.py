@@ -26,16 +26,18 @@ def cut_from(
 ) -> datetime | None:
     """The earliest moment of the output that a cut session lies at; None if no session touches an edge.
 
-    `reads` is what the rows' inputs were read from. A session counts if any of it lies in the output, because its sink
-    time may be any moment of it.
+    `reads` is what the rows' inputs were read from. Only an edge counts at which nothing bounds what a row needs. A
+    session counts if any of it lies in the output, because its sink time may be any moment of it.
     """
     from pyspark.sql import functions as F
 
     moments = []
     for sessions in _sessions(spark, rows):
         start, end = F.col("session.start"), F.col("session.end")
-        cut = (end > F.lit(finality.settled(reads))) | (start < F.lit(finality.known_from(reads)))
-        touching = sessions.where(cut & (start < F.lit(output.end)) & (end > F.lit(output.start)))
+        later = (end > F.lit(finality.settled(reads))) & F.lit(finality.after is None)
+        earlier = (start < F.lit(finality.known_from(reads))) & F.lit(finality.open_before)
+        inside = (start < F.lit(output.end)) & (end > F.lit(output.start))
+        touching = sessions.where((later | earlier) & inside)
         first = touching.agg(F.unix_micros(F.min(start.cast("timestamp")))).first()
         if first is not None and first[0] is not None:
             moments.append(max(instant(first[0]), output.start))
