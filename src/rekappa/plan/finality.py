@@ -12,8 +12,8 @@ from rekappa.timeline import Window
 class Finality:
     """An event comes at most `ahead` before and, unless it is late, at most `delay` after its own time; the archive
     has all that was ingested before `archived`. A row needs events up to `after` after its own time, None if nothing
-    bounds it (sessions by their start, custom state); `open_before` says the same of events before it (sessions by their
-    end). `gap` is the longest gap of the job's session windows, if it has any.
+    bounds it (sessions by their start, custom state); `open_before` says the same of events before it (sessions by
+    their end). `gap` is the longest gap of the job's session windows, if it has any.
     """
 
     archived: datetime
