@@ -17,8 +17,9 @@ from rekappa.timeline import Window
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-_MARK = "spark.sessionWindow"
-"""Spark's own mark on the column that `session_window` makes."""
+_NAME = "session_window"
+"""What Spark calls the column that `session_window` makes, whatever the job calls it afterwards."""
+_WINDOW = "struct<start:timestamp"
 
 
 def cut_from(
@@ -51,13 +52,14 @@ def _sessions(spark: SparkSession, rows: DataFrame) -> Iterator[DataFrame]:
     jvm: Any = spark._jvm
     java: Any = rows._jdf
     for node in _walk(java.queryExecution().analyzed()):
-        if node.getClass().getSimpleName() != "Aggregate":
+        if node.getClass().getSimpleName() != "Aggregate" or _NAME not in node.toString():
             continue
-        marked = [at for at, one in enumerate(_listed(node.output())) if one.metadata().contains(_MARK)]
-        if marked:
+        kinds = [str(one.dataType().simpleString()) for one in _listed(node.output())]
+        found = [at for at, kind in enumerate(kinds) if kind.startswith(_WINDOW)]
+        if found:
             made = DataFrame(jvm.org.apache.spark.sql.classic.Dataset.ofRows(spark._jsparkSession, node), spark)
             names = [f"c{at}" for at in range(len(made.columns))]
-            names[marked[0]] = "session"
+            names[found[0]] = "session"
             yield made.toDF(*names).select("session")
 
 
