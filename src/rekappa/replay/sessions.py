@@ -32,8 +32,15 @@ def cut_from(
     """
     from pyspark.sql import functions as F
 
+    java: Any = rows._jdf
+    if _NAME not in java.queryExecution().analyzed().toString():
+        return None
+    found = list(_sessions(spark, rows))
+    if not found:
+        # There are sessions and it is not to be seen where they end: nothing can be called final.
+        return output.start
     moments = []
-    for sessions in _sessions(spark, rows):
+    for sessions in found:
         start, end = F.col("session.start"), F.col("session.end")
         later = (end > F.lit(finality.settled(reads))) & F.lit(finality.after is None)
         earlier = (start < F.lit(finality.known_from(reads))) & F.lit(finality.open_before)
