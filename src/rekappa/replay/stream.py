@@ -2,7 +2,7 @@
 
     stream = replay_stream(spark, plan, "sessions", "playbacks", table="lake.events.playbacks", schema=record)
 
-Offset {"slice": n} means that the slices below n have been read; "closed" marks the batch after the last. Spark is
+Offset {"slice": n} means that the slices below n have been read; "closed" marks the batches after the last. Spark is
 always told of one slice more, so all sources of a query advance by one slice per micro-batch, together.
 
 Spark asks a `Source` of its own kind for each micro-batch's rows as a DataFrame. Ours lives on the driver, in
@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from rekappa.plan.model import NOTHING
 from rekappa.plan.store import PlanFile
 from rekappa.record import METADATA
-from rekappa.replay.closing import CLOSED, SLICE
+from rekappa.replay.closing import CLOSED, FORCED, SLICE
 from rekappa.replay.scan import SliceScan
 
 if TYPE_CHECKING:
@@ -34,10 +34,10 @@ REPLAY = "replay of "
 @dataclass(frozen=True, slots=True)
 class AboutTo:
     """What to call just before Spark logs a batch: `read` for one that reads a slice, with its number; `close` for the
-    batch without rows that follows the last slice. Without `close` there is no such batch."""
+    batches without rows that follow the last slice, with which of them. Without `close` there are none."""
 
     read: Callable[[int], None] | None = None
-    close: Callable[[], None] | None = None
+    close: Callable[[int], None] | None = None
 
 
 class ReplaySource:
@@ -67,10 +67,11 @@ class ReplaySource:
             if self._about_to.read is not None:
                 self._about_to.read(reached)
             return self._offset({SLICE: reached + 1})
-        if self._about_to.close is None or start is None or CLOSED in json.loads(start.json()):
+        closed = int(json.loads(start.json()).get(CLOSED, 0)) if start is not None else FORCED
+        if self._about_to.close is None or closed >= FORCED:
             return start
-        self._about_to.close()
-        return self._offset({SLICE: reached, CLOSED: True})
+        self._about_to.close(closed + 1)
+        return self._offset({SLICE: reached, CLOSED: closed + 1})
 
     def getBatch(self, start: Any, end: Any) -> Any:
         first, last = _slice(start.get() if start.isDefined() else None), _slice(end)

@@ -48,7 +48,8 @@ class SliceProgress:
 
 @dataclass(frozen=True, slots=True)
 class SliceOutcome:
-    """How a run ended. `watermark` is the last that the data itself brought about: what came out later was forced."""
+    """How a run ended. `watermark` is the last at which what came out was final; what came out later was forced, and
+    `not_final_from` is the earliest sink time of the window among that, None if there was none."""
 
     finished: bool
     slices: int
@@ -56,6 +57,7 @@ class SliceOutcome:
     late_rows: int
     peak_state_rows: int
     watermark: datetime | None
+    not_final_from: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
