@@ -31,6 +31,7 @@ from rekappa.runs.signals import stopping_on_signals
 from rekappa.runs.work import PLAN, Ended, OnProgress, Progress, Work, save_progress
 from rekappa.spark.launch import spark_log
 from rekappa.spark.session import open_session
+from rekappa.store.leases import run_lease
 from rekappa.store.record import Kind, Run, State, new_run_id
 from rekappa.store.runs import RunStore
 
@@ -99,9 +100,10 @@ def continue_backfill(
     run = store.run(run_id)
     if run.state in (State.FINISHED, State.CANCELLED):
         raise RunError(f"Cannot continue run {run.id}: it is {run.state}", hint="Start a new backfill.")
-    with store.claim([], f"continue run {run.id}") as claim:
-        claim.begin(run.id, spark_log(home).name)
+    with store.claim([run_lease(run.id)], f"continue run {run.id}") as claim:
+        # Before it shows as running: from then on a wish to pause it stands.
         set_wish(home, run, Wish.GO)
+        claim.begin(run.id, spark_log(home).name)
         try:
             plan = load_plan(home.checkpoint(run.app, run.id) / PLAN)
             with stopping_on_signals() as stop:

@@ -10,6 +10,7 @@ from enum import StrEnum
 
 from rekappa.errors import RunError
 from rekappa.home import Home
+from rekappa.store.leases import run_lease
 from rekappa.store.record import Kind, Run, State
 from rekappa.store.runs import RunStore
 
@@ -63,7 +64,7 @@ def cancel(store: RunStore, home: Home, run_id: str) -> Run:
     set_wish(home, run, Wish.CANCEL)
     if run.state.going:
         return run
-    with store.claim([], f"cancel run {run.id}") as claim:
+    with store.claim([run_lease(run.id)], f"cancel run {run.id}") as claim:
         claim.begin(run.id)
         claim.end(State.CANCELLED)
     return store.run(run.id)

@@ -52,7 +52,8 @@ class Claim:
         """Mark the run as running in this process. Refuses one that another process is at work on."""
         with self._lock, self._database.changing() as db:
             self._require(db)
-            self._take(db, [leases.run_lease(run)], run)
+            if leases.run_lease(run) not in self._tokens:
+                self._take(db, [leases.run_lease(run)], run)
             leases.renew(db, self._tokens, self._lasts, run)
             logs = db.execute("SELECT logs FROM runs WHERE id = ?", [run]).fetchone()
             if logs is None:
