@@ -65,4 +65,5 @@ def require_nothing_doubled(
 
 
 def _reached(batch: Batch) -> int:
-    return sum(end for position in batch.positions for end in position.ends.values())
+    # A query that reads a topic twice has read each event once for this purpose.
+    return sum(end for position in batch.positions if position.reader == 0 for end in position.ends.values())
