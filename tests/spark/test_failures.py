@@ -64,7 +64,7 @@ def broken_table(spark: SparkSession) -> str:
 
 
 def test_a_function_of_the_job_that_raises(fails: Fails) -> None:
-    def unknown_show(number: int) -> int:
+    def unknown_show(number):  # type: ignore[no-untyped-def]  # PySpark would take the types for its own
         raise KeyError("no such show")
 
     call = F.udf(unknown_show, "bigint")
@@ -140,7 +140,7 @@ from rekappa import App
 
 app = App("failing")
 
-def double(number: int) -> int:
+def double(number):
     raise ValueError("no doubles today")
 
 @app.job
