@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -17,6 +16,7 @@ from project import wait_until
 from rekappa.config.load import Loaded
 from rekappa.home import Home
 from rekappa.staging.tables import staging_table
+from rekappa.store.leases import run_lease
 from rekappa.store.record import Kind, Run, State
 from rekappa.store.runs import RunStore
 
@@ -101,7 +101,14 @@ def test_paused_and_let_go_on_in_its_own_process(spark: SparkSession, home: Home
     assert answer(home, "pause", run.id)["asked"] == "pause"
     wait_until(lambda: store.run(run.id).state is State.PAUSED, "it is paused")
     waiting = store.run(run.id).progress
-    time.sleep(2)
+    heard: set[str | None] = set()
+
+    def heard_of() -> int:
+        lease = store.lease(run_lease(run.id))
+        heard.add(lease.heartbeat if lease else None)
+        return len(heard)
+
+    wait_until(lambda: heard_of() > 5, "its process was heard of five times")
     assert store.run(run.id).progress.get("jobs") == waiting.get("jobs"), "nothing is made while it is paused"
     assert answer(home, "resume", run.id)["run"] == run.id
     out, err = process.communicate(timeout=240)

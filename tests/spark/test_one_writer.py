@@ -24,6 +24,8 @@ from rekappa.store.runs import RunStore
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+# Several processes with a Spark each: on a busy machine their start alone takes minutes.
+pytestmark = pytest.mark.timeout(1500)
 START = datetime(2026, 11, 1, tzinfo=UTC)
 SHORT = (str(Path(__file__).with_name("short_lease.py")),)
 CODE = """

@@ -51,7 +51,7 @@ class Stopping(Exception):
 
 
 class Router:
-    """Copies one route. `start` once, then `beat` now and then, `stop` at the end."""
+    """Copies one route. `start` once, then `beat` now and then, `stop` at the end, and `mark` after it."""
 
     def __init__(self, spark: SparkSession, loaded: Loaded, home: Home, route: Route, claim: Claim) -> None:
         self.route, self.rows, self.batch, self._claim = route, 0, -1, claim
@@ -139,12 +139,11 @@ class Router:
             self._marked = dict(self._complete)
 
     def stop(self) -> None:
-        """End after the current batch, and note how far the table is complete."""
+        """End after the current batch."""
         self._stopping.set()
         while self._query.isActive and self._query.status["isTriggerActive"]:
             time.sleep(0.1)
         self._query.stop()
-        self.mark()
 
     def _write(self, raw: DataFrame, number: int) -> None:
         with self._writing:
@@ -292,6 +291,9 @@ def _stop_all(routers: list[Router]) -> None:
     try:
         for router in routers:
             router.stop()
+        # Only when none writes any more: this is refused to a process that has lost its lease.
+        for router in routers:
+            router.mark()
     except (Py4JError, ConnectionError):
         # A signal to the whole process group reaches Spark's own process as well.
         raise ArchiveError(

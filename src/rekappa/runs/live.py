@@ -100,13 +100,12 @@ def run_live(
                 spark = open_session(config, "live", home, **_retention(loaded, trigger))
                 _start(spark, loaded, app, home, claim, AVAILABLE_NOW if available_now else trigger, stop, started)
                 _watch(store, claim, home.checkpoint(config.app, run.id), started, stop, on_progress)
-        except LeaseLost:
-            raise
         except BaseException as error:
-            claim.end(State.FAILED, error=str(error))
-            raise
-        finally:
+            # Before the leases are given back: nothing of this run may write beside the next one.
             _stop_all(started)
+            if not isinstance(error, LeaseLost):
+                claim.end(State.FAILED, error=str(error))
+            raise
         claim.end(State.STOPPED)
     return store.run(run.id)
 
