@@ -6,6 +6,7 @@ import json
 import signal
 import subprocess
 from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,7 +14,7 @@ from uuid import uuid4
 
 import pytest
 from confluent_kafka import Producer
-from project import Project, wait_until
+from project import COMMAND, Project, wait_until
 
 from rekappa.demo.produce import create_topics
 from rekappa.errors import RunError
@@ -85,15 +86,33 @@ class Writers(Project):
 KINDS = {Kind.LIVE: ("run",), Kind.ARCHIVE: ("archive", "run")}
 
 
+Start = Callable[..., "subprocess.Popen[str]"]
+
+
+@pytest.fixture
+def start(writers: Writers) -> Iterator[Start]:
+    """Starts a command of the app; none outlives the test."""
+    started: list[subprocess.Popen[str]] = []
+
+    def begin(*words: str, command: Sequence[str] = COMMAND) -> subprocess.Popen[str]:
+        started.append(writers.start(*words, command=command))
+        return started[-1]
+
+    yield begin
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
 @pytest.fixture
 def writers(tmp_path: Path, home: Home, broker: str) -> Writers:
     name = f"w{uuid4().hex[:8]}"
     return Writers.make(tmp_path / name, home, broker, CODE.replace("APP", name), CONFIG.format(app=name))
 
 
-def test_of_two_that_start_at_once_one_is_refused(spark: SparkSession, writers: Writers) -> None:
+def test_of_two_that_start_at_once_one_is_refused(spark: SparkSession, writers: Writers, start: Start) -> None:
     writers.send_ids(range(300))
-    pairs = {kind: [writers.start(*words, str(writers.folder)) for _ in range(2)] for kind, words in KINDS.items()}
+    pairs = {kind: [start(*words, str(writers.folder)) for _ in range(2)] for kind, words in KINDS.items()}
 
     def refused(pair: list[subprocess.Popen[str]]) -> list[subprocess.Popen[str]]:
         return [process for process in pair if process.poll() is not None]
@@ -119,10 +138,12 @@ def test_of_two_that_start_at_once_one_is_refused(spark: SparkSession, writers: 
         assert writers.ids(spark, table) == Counter(range(500)), table
 
 
-def test_one_that_was_suspended_and_replaced_writes_nothing_more(spark: SparkSession, writers: Writers) -> None:
+def test_one_that_was_suspended_and_replaced_writes_nothing_more(
+    spark: SparkSession, writers: Writers, start: Start
+) -> None:
     """Suspended longer than its lease lasts, another goes on in its place; woken up, it ends with an error."""
     writers.send_ids(range(300))
-    first = {kind: writers.start(*words, str(writers.folder), command=SHORT) for kind, words in KINDS.items()}
+    first = {kind: start(*words, str(writers.folder), command=SHORT) for kind, words in KINDS.items()}
     for kind in KINDS:
         wait_until(lambda kind=kind: writers.done(kind) > 0, f"the {kind} run is at work")  # type: ignore[misc]
     for process in first.values():
@@ -131,7 +152,7 @@ def test_one_that_was_suspended_and_replaced_writes_nothing_more(spark: SparkSes
     for kind in KINDS:
         expired = lambda kind=kind: (run := writers.newest(kind)) is not None and run.state is State.DIED  # noqa: E731
         wait_until(expired, "the lease has expired")
-    second = [writers.start(*words, str(writers.folder), "--available-now") for words in KINDS.values()]
+    second = [start(*words, str(writers.folder), "--available-now") for words in KINDS.values()]
     assert [process.wait() for process in second] == [0, 0], (writers.folder / "stderr.txt").read_text()[-4000:]
     replaced = {kind: writers.newest(kind) for kind in KINDS}
     writers.send_ids(range(500, 600))
