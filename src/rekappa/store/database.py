@@ -52,6 +52,10 @@ def _leases(db: sqlite3.Connection) -> None:
     db.execute("ALTER TABLE runs ADD COLUMN logs TEXT NOT NULL DEFAULT '[]'")
 
 
+def _version(db: sqlite3.Connection) -> int:
+    return int(db.execute("PRAGMA user_version").fetchone()[0])
+
+
 _STEPS: tuple[Callable[[sqlite3.Connection], None], ...] = (_first, _leases)
 VERSION = len(_STEPS)
 
@@ -63,17 +67,19 @@ class Database:
         path.parent.mkdir(parents=True, exist_ok=True)
         self._path = path
         self._use_wal()
-        with self.changing() as db:
-            version: int = db.execute("PRAGMA user_version").fetchone()[0]
-            if version > VERSION:
-                raise RunError(
-                    f"Cannot open run store {path}: it has version {version}, this rekappa knows {VERSION}",
-                    hint="Upgrade rekappa.",
-                )
-            for step in _STEPS[version:]:
-                step(db)
-            if version < VERSION:
-                db.execute(f"PRAGMA user_version = {VERSION}")
+        with self.reading() as db:
+            version = _version(db)
+        if version > VERSION:
+            raise RunError(
+                f"Cannot open run store {path}: it has version {version}, this rekappa knows {VERSION}",
+                hint="Upgrade rekappa.",
+            )
+        if version < VERSION:
+            with self.changing() as db:
+                # Looked at again: another process may have done it meanwhile.
+                for number, step in enumerate(_STEPS[_version(db) :], _version(db) + 1):
+                    step(db)
+                    db.execute(f"PRAGMA user_version = {number}")
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
