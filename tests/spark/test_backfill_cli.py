@@ -100,16 +100,21 @@ def test_paused_and_let_go_on_in_its_own_process(spark: SparkSession, home: Home
     assert run is not None, process.communicate()
     assert answer(home, "pause", run.id)["asked"] == "pause"
     wait_until(lambda: store.run(run.id).state is State.PAUSED, "it is paused")
-    waiting = store.run(run.id).progress
     heard: set[str | None] = set()
 
-    def heard_of() -> int:
+    def heard_of(times: int) -> bool:
         lease = store.lease(run_lease(run.id))
         heard.add(lease.heartbeat if lease else None)
-        return len(heard)
+        return len(heard) > times
 
-    wait_until(lambda: heard_of() > 5, "its process was heard of five times")
-    assert store.run(run.id).progress.get("jobs") == waiting.get("jobs"), "nothing is made while it is paused"
+    def made() -> list[int]:
+        return [job.get("done", 0) for job in store.run(run.id).progress.get("jobs", ())]
+
+    # The figures of the slice before it may come a moment after it has begun to wait.
+    wait_until(lambda: heard_of(5), "its process was heard of five times")
+    waiting = made()
+    wait_until(lambda: heard_of(10), "its process was heard of five times more")
+    assert made() == waiting, "nothing is made while it is paused"
     assert answer(home, "resume", run.id)["run"] == run.id
     out, err = process.communicate(timeout=240)
     assert process.returncode == 0, err
