@@ -201,9 +201,10 @@ def test_refused_before_anything_is_touched(spark: SparkSession, project: Build)
     assert "Cannot ignore nope" in refused("validate", it.run, "--ignore", "nope")
     it.store.update(it.run, state=State.STOPPED)
     assert "stopped, not finished" in refused(*publish)
-    it.store.claim(it.run)
-    assert "still going" in refused(*publish)
-    it.store.end(it.run, State.FINISHED)
+    with it.store.claim([], "go on") as claim:
+        claim.begin(it.run)
+        assert "still going" in refused(*publish)
+        claim.end(State.FINISHED)
     it.store.create(Run(f"x_live_{it.app}", it.app, Kind.LIVE, str(it.folder), State.STOPPED))
     assert "it is a live run" in refused("publish", f"x_live_{it.app}", "--yes")
     it.stage(it.rows(60, 1, "again"), 1)
@@ -234,12 +235,27 @@ def test_clean(spark: SparkSession, project: Build) -> None:
     assert [row["what"] for row in it.data("clean", folder, "--yes")] == ["younger than the retention"]
     it.store.update(it.run, state=State.DIED)
     assert "can be resumed" in it.data("clean", folder, "--yes", "--older-than", "0s")[0]["what"]
-    it.store.update(it.run, state=State.FINISHED)
+    home = Home.locate()
+    checkpoint, log = home.checkpoint(it.app, it.run), home.logs / "spark-of-this-run.log"
+    shared, live = home.logs / "spark-shared.log", home.checkpoint(it.app, f"{it.app}_live")
+    home.logs.mkdir(parents=True, exist_ok=True)
+    for file in (checkpoint / "plan.jsonl.gz", live / "metadata", log, shared):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("12345")
+    it.store.update(it.run, state=State.FINISHED, logs=[log.name, shared.name])
+    it.store.create(Run(live.name, it.app, Kind.LIVE, folder, State.STOPPED, logs=[shared.name]))
+    for run in (it.run, live.name):
+        it.store.record_batches([Batch(run, "out", 0, (), None, datetime.now(UTC))])
     dry = it.data("clean", folder, "--dry-run", "--older-than", "0s")
     assert (dry[0]["what"], dry[0]["undo"]) == ("would remove", "lost")
+    assert (dry[1]["name"], dry[1]["what"], dry[1]["rows"], dry[1]["bytes"]) == (str(checkpoint), "would remove", 1, 10)
     assert spark.catalog.tableExists(staging)
+    assert checkpoint.exists()
     assert it.call("clean", folder, "--older-than", "nonsense").exit_code == 2
-    assert it.data("clean", folder, "--yes", "--older-than", "0s")[0]["what"] == "removed"
+    assert [row["what"] for row in it.data("clean", folder, "--yes", "--older-than", "0s")] == ["removed", "removed"]
     assert not spark.catalog.tableExists(staging)
+    assert [path.exists() for path in (checkpoint, log, shared, live / "metadata")] == [False, False, True, True]
+    assert (it.store.batch_count(it.run), it.store.batch_count(live.name)) == (0, 1)
+    assert it.data("clean", folder, "--yes", "--older-than", "0s") == []
     assert it.call("undo", it.run, "--yes").exit_code == 2
     assert it.production() == {"ok": 240, "new": 120}

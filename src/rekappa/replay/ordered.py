@@ -27,6 +27,7 @@ from rekappa.replay.readers import with_readers
 from rekappa.replay.state import LOG_FILES, forget, log_settings, state_settings
 from rekappa.replay.stream import AboutTo, replay_stream, slice_scan
 from rekappa.replay.values import ArchiveSource, Control, HoldBack, SliceOutcome, SliceProgress
+from rekappa.spark.failures import Again, read_failure
 from rekappa.spark.state import settings
 from rekappa.timeline import Window
 
@@ -92,7 +93,7 @@ def run_slices(
         except Exception as error:
             stood = reached(checkpoint).planned or 0
             failures[stood] = failures.get(stood, 0) + 1
-            if failures[stood] > retries:
+            if failures[stood] > retries or read_failure(run.cause or error).again is Again.USELESS:
                 raise run.explained(error) from error
     return run.outcome(finished=True)
 
@@ -198,9 +199,10 @@ class _SliceRun:
                 f"Cannot read slice {number}: file {path}: {cause}",
                 hint="The run can be resumed once the file is back. If the table has changed since, plan again.",
             )
+        found = read_failure(self.cause or error)
         return RunError(
-            f"Cannot run slice {number} of {self.count} of job {self.job!r}: {_first_line(self.cause or error)}",
-            hint="The run can be resumed from this slice.",
+            f"Cannot run slice {number} of {self.count} of job {self.job!r}: {found.cause}",
+            hint=f"{found.remedy} The run can be resumed from this slice.".strip(),
         )
 
     def _query(self) -> DataFrame:
@@ -334,12 +336,3 @@ class _SliceRun:
                 paused=paused,
             )
         )
-
-
-def _first_line(error: BaseException) -> str:
-    lines = [line for line in str(error).splitlines() if line.strip()]
-    for at, line in enumerate(lines):
-        if "Python Proxy" in line:
-            # Our own code, called by Spark, failed: below the indented lines of its traceback is what it said.
-            return next((said for said in lines[at + 1 :] if not said.startswith(" ")), line)
-    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__

@@ -112,11 +112,10 @@ def _slice_control(work: Work) -> Control:
     if work.stop.is_set() or told is Wish.CANCEL:
         return Control.STOP
     if told is Wish.PAUSE:
-        if work.store.run(work.run.id).state is not State.PAUSED:
-            work.store.update(work.run.id, state=State.PAUSED)
+        work.pausing(True)
         return Control.PAUSE
-    if work.store.run(work.run.id).state is State.PAUSED:
-        work.store.update(work.run.id, state=State.RUNNING)
+    work.pausing(False)
+    work.claim.check()
     return Control.GO
 
 
