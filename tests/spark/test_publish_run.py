@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from click.testing import CliRunner, Result
+from pyspark.sql import functions as F
 
 from rekappa.cli.main import main
 from rekappa.config.load import load
@@ -207,14 +208,7 @@ def test_refused_before_anything_is_touched(spark: SparkSession, project: Build)
         claim.end(State.FINISHED)
     it.store.create(Run(f"x_live_{it.app}", it.app, Kind.LIVE, str(it.folder), State.STOPPED))
     assert "it is a live run" in refused("publish", f"x_live_{it.app}", "--yes")
-    it.stage(it.rows(60, 1, "again"), 1)
-    assert "not unique in staging" in refused(*publish)
-    assert "not unique in staging" in refused("validate", it.run)
     staging = staging_table(load(it.folder).config, it.run, "out")
-    spark.sql(f"DELETE FROM {staging} WHERE v = 'again'")
-    it.stage(it.rows(500, 1, "new"), 2)
-    assert "outside the window" in refused(*publish)
-    spark.sql(f"DELETE FROM {staging} WHERE id = 500")
     spark.sql(f"ALTER TABLE {staging} ADD COLUMN more INT")
     assert "more (int) is only in staging" in refused(*publish)
     spark.sql(f"ALTER TABLE {staging} DROP COLUMN more")
@@ -225,6 +219,17 @@ def test_refused_before_anything_is_touched(spark: SparkSession, project: Build)
     spark.sql(f"DROP TABLE {staging}")
     assert "Cannot find the staging" in refused(*publish)
     assert it.production() == {"ok": 360}
+
+
+def test_a_key_that_is_staged_again_counts_once_and_not_at_all_if_it_left_the_window(
+    spark: SparkSession, project: Build
+) -> None:
+    it = project(minutes(spark, 60, 120, "new"))
+    it.stage(it.rows(60, 1, "again"), 1)
+    it.stage(it.rows(500, 1, "later").withColumn("id", F.lit(61).cast("long")), 2)
+    assert it.data("validate", it.run)["sinks"][0]["comparison"]["staging"] == 119
+    assert it.data("publish", it.run, "--yes", "--unvalidated")["state"] == "published"
+    assert it.production() == {"ok": 240, "new": 118, "again": 1}
 
 
 def test_clean(spark: SparkSession, project: Build) -> None:

@@ -24,6 +24,7 @@ from rekappa.sinks.contract import BatchId
 from rekappa.sources.open import open_batch
 from rekappa.spark.state import settings
 from rekappa.staging.tables import staging_sink, staging_table
+from rekappa.staging.versions import refuse_contested
 from rekappa.timeline import Window, format_instant, parse_instant
 
 if TYPE_CHECKING:
@@ -104,7 +105,8 @@ def make_chunk(spark: SparkSession, bulk: BulkJob, chunk: Chunk) -> None:
             made[reads] = _results(spark, bulk, reads)
         _note_cut_sessions(spark, bulk, query, made[reads][query.output], reads, chunk.output)
         rows = in_output(made[reads][query.output], event_time, chunk.output)
-        sink = staging_sink(config, bulk.run, query.sink, config.profiles.backfill.max_rows_per_second)
+        cap = config.profiles.backfill.max_rows_per_second
+        sink = staging_sink(config, bulk.run, query.sink, cap, ordered=False)
         sink.prepare(spark, rows.schema)
         sink.write(rows, BatchId(bulk.run, query.name, chunk.number))
 
@@ -171,6 +173,16 @@ def in_output(rows: DataFrame, event_time: str | None, output: Window) -> DataFr
         # sessions would be cut at the window's edges. It pushes nothing that is not deterministic.
         inside = F.when(F.spark_partition_id() >= 0, inside)
     return rows.where(inside)
+
+
+def refuse_unordered(spark: SparkSession, bulk: BulkJob) -> None:
+    """Refuse what was staged for sinks that upsert if it depends on an order, which bulk does not keep."""
+    config = bulk.loaded.config
+    for query in bulk.queries:
+        spec = config.sinks[query.sink]
+        table = staging_table(config, bulk.run, query.sink)
+        if spec.upserts and spark.catalog.tableExists(table):
+            refuse_contested(spark.table(table), spec.key, query.sink, spec.version)
 
 
 def staged_rows(spark: SparkSession, bulk: BulkJob) -> Mapping[str, int]:

@@ -55,6 +55,7 @@ def _open(name: str, config: AppConfig, home: Home) -> Sink:
                 spec.table,
                 key=spec.key,
                 event_time=spec.event_time,
+                version=spec.version,
                 partition_by=spec.partition_by or None,
             )
         case model.KafkaSink():
@@ -72,7 +73,7 @@ def _open(name: str, config: AppConfig, home: Home) -> Sink:
         case _:
             from rekappa.sinks.upserting import UpsertSink
 
-            sink = UpsertSink(name, _service(spec), spec.key, spec.event_time)
+            sink = UpsertSink(name, _service(spec), spec.key, spec.event_time, spec.version)
             sink.before = lambda run: before_sink(config, run, name)
             return sink
 
@@ -84,8 +85,9 @@ def _service(spec: model.PostgresSink | model.CassandraSink | model.OpenSearchSi
             from rekappa.sinks.postgres import Postgres
 
             return Postgres(
-                spec.host, spec.port, spec.database, spec.table, spec.key, spec.event_time, spec.user, password
-            )
+                spec.host, spec.port, spec.database, spec.table, spec.key, spec.event_time, spec.user, password,
+                spec.version,
+            )  # fmt: skip
         case model.CassandraSink():
             from rekappa.sinks.cassandra import Cassandra
 

@@ -23,6 +23,7 @@ from rekappa.spark.plans.custom import watching
 from rekappa.spark.plans.exactness import Exactness
 from rekappa.spark.plans.functions import CLOCK, OPAQUE, RANDOM
 from rekappa.spark.plans.jvm import aggregate_types, watermark_delays
+from rekappa.spark.plans.revisions import revisions
 from rekappa.spark.plans.statics import static_names
 from rekappa.spark.plans.streaming import refuse_unrunnable
 from rekappa.spark.plans.times import Moment, Nested, Spread
@@ -42,7 +43,7 @@ def analyse(
     outputs: Mapping[str, str | None],
     output_modes: Mapping[str, str] | None = None,
 ) -> dict[str, Shape]:
-    """The shape of each output of a job.
+    """The shape of each of these outputs of a job.
 
     `schemas` are the record schemas of its sources as DDL, `outputs` the event-time column that each output's sink
     declares (None: it declares none), `output_modes` how each output is written, "append" unless told otherwise.
@@ -62,9 +63,9 @@ def analyse(
                 raise AppError(f"Cannot analyse job {job.name!r}: {str(error).splitlines()[0]}") from error
             raise
         shapes = {}
-        for name in job.outputs:
+        for name, event_time in outputs.items():
             mode = (output_modes or {}).get(name, "append")
-            found = _shape(spark, job.name, name, results[name], paths, outputs.get(name), mode)
+            found = _shape(spark, job.name, name, results[name], paths, event_time, mode)
             if found.has(Kind.CUSTOM):
                 found = replace(found, clock=tuple(sorted({*found.clock, *clock})))
             shapes[name] = found
@@ -114,6 +115,7 @@ def _shape(
         event_time=event_time,
         anchors=tuple(sorted(walk.anchors | anchors)),
         tolerances=tolerances,
+        revised=revisions(optimised),
     )
 
 
