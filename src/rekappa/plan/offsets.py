@@ -15,10 +15,10 @@ from itertools import accumulate
 from typing import NamedTuple
 
 from rekappa.errors import PlanError
-from rekappa.plan.cut import TICK, clip
+from rekappa.plan.cut import clip
 from rekappa.plan.lookup import Files, Wanted
 from rekappa.plan.model import OffsetRange, Slice, SourceSlice, Split
-from rekappa.timeline import Window
+from rekappa.timeline import TICK, Window
 
 
 class Position(NamedTuple):

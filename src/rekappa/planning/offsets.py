@@ -19,9 +19,9 @@ from rekappa.replay.exact import recorded_slices
 from rekappa.replay.positions import cut_points
 from rekappa.store.record import Batch, Kind, Run
 from rekappa.store.runs import RunStore
-from rekappa.timeline import Window
+from rekappa.timeline import EPOCH, Window
 
-_ALWAYS = Window(datetime(1970, 1, 1, tzinfo=UTC), datetime(9000, 1, 1, tzinfo=UTC))
+_ALWAYS = Window(EPOCH, datetime(9000, 1, 1, tzinfo=UTC))
 
 
 def strict_plan(

@@ -8,6 +8,7 @@ from datetime import datetime
 from enum import Enum
 from typing import TYPE_CHECKING
 
+from rekappa.spark.times import within
 from rekappa.timeline import Window
 
 if TYPE_CHECKING:
@@ -73,5 +74,4 @@ class HoldBack:
 
         if self.column is None:
             return None if reach is not None and reach.end <= self.window.start else rows
-        moment = F.col(self.column)
-        return rows.where((moment >= F.lit(self.window.start)) & (moment < F.lit(self.window.end)))
+        return rows.where(within(F.col(self.column), self.window))
