@@ -80,7 +80,15 @@ def test_spark(spark: SparkSession, tmp_path: Path) -> None:
     own = private.cloned(spark)
     private.activate(own)
     private.activate(spark)
-    stream = private.stream_of(spark, Numbers(spark, files), SCHEMA)
+    first = private.stream_of(spark, Numbers(spark, str(tmp_path / "nothing")), SCHEMA)
+    asked: list[str] = []
+
+    def other(source: Any) -> Numbers:
+        asked.append(source.toString())
+        return Numbers(spark, files)
+
+    stream = private.with_sources(spark, first, other)
+    assert asked == ["numbers"]
     assert stream.isStreaming
     assert "StreamingExecutionRelation" in private.analysed(stream).toString()
     got: list[int] = []
@@ -89,6 +97,8 @@ def test_spark(spark: SparkSession, tmp_path: Path) -> None:
     query.processAllAvailable()
     assert private.move_watermark(query, 5000) == 0
     assert private.move_watermark(query, 1000) == 5000, "it never goes back"
+    private.set_watermark(query, 2000)
+    assert private.move_watermark(query, 0) == 2000
     query.stop()
     assert sorted(got) == [0, 1]
     jvm: Any = spark._jvm

@@ -60,3 +60,8 @@ def move_watermark(query: StreamingQuery, watermark: datetime) -> datetime | Non
     """Give the next batch of a running query at least this watermark. Answers the one that the data gave it, if any."""
     before = private.move_watermark(query, (watermark - EPOCH) // _MILLISECOND)
     return EPOCH + before * _MILLISECOND if before else None
+
+
+def set_watermark(query: StreamingQuery, watermark: datetime) -> None:
+    """Give the next batch of a running query exactly this watermark, whatever the data says."""
+    private.set_watermark(query, (watermark - EPOCH) // _MILLISECOND)

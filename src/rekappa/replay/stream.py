@@ -12,11 +12,13 @@ Python, and answers with a scan of the slice's files: the rows themselves never 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from rekappa.plan.model import NOTHING
+from rekappa.plan.model import NOTHING, reader
 from rekappa.plan.store import PlanFile
 from rekappa.record import METADATA
 from rekappa.replay.closing import CLOSED, SLICE
@@ -28,16 +30,26 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 
+_REPLAY = "replay of "
+
+
+@dataclass(frozen=True, slots=True)
+class AboutTo:
+    """What to call just before Spark logs a batch: `read` for one that reads a slice, with its number; `close` for the
+    batch without rows that follows the last slice. Without `close` there is no such batch."""
+
+    read: Callable[[int], None] | None = None
+    close: Callable[[], None] | None = None
+
+
 class ReplaySource:
     """What Spark calls, from the JVM, by these names. A slice is prepared while the one before it is worked on."""
 
     class Java:
         implements = private.SOURCE
 
-    def __init__(
-        self, scan: SliceScan, plan: PlanFile, job: str, source: str, close: Callable[[], None] | None = None
-    ) -> None:
-        self._scan, self._plan, self._job, self._source, self._close = scan, plan, job, source, close
+    def __init__(self, scan: SliceScan, plan: PlanFile, job: str, reader: str, about_to: AboutTo) -> None:
+        self._scan, self._plan, self._job, self._reader, self._about_to = scan, plan, job, reader, about_to
         self._count = plan.slice_count(job)
         # A thread of the JVM that knows no session looks for catalogs in whichever came first.
         self._ahead = ThreadPoolExecutor(1, "rekappa-slices", scan.activate)
@@ -49,10 +61,12 @@ class ReplaySource:
     def latestOffset(self, start: Any, limit: Any) -> Any:
         reached = _slice(start)
         if reached < self._count:
+            if self._about_to.read is not None:
+                self._about_to.read(reached)
             return self._offset({SLICE: reached + 1})
-        if self._close is None or start is None or CLOSED in json.loads(start.json()):
+        if self._about_to.close is None or start is None or CLOSED in json.loads(start.json()):
             return start
-        self._close()
+        self._about_to.close()
         return self._offset({SLICE: reached, CLOSED: True})
 
     def getBatch(self, start: Any, end: Any) -> Any:
@@ -89,7 +103,7 @@ class ReplaySource:
         return id(self) % (1 << 31)
 
     def toString(self) -> str:
-        return f"replay of {self._scan.table}"
+        return f"{_REPLAY}{self._reader} from {self._scan.table}"
 
     def _prepare(self, number: int) -> Future[Any]:
         if number not in self._prepared:
@@ -97,7 +111,7 @@ class ReplaySource:
         return self._prepared[number]
 
     def _rows(self, number: int) -> Any:
-        return self._scan.stream(self._plan.slice(self._job, number).source(self._source))
+        return self._scan.stream(self._plan.slice(self._job, number).source(self._reader))
 
     def _offset(self, value: dict[str, Any]) -> Any:
         return private.offset_of(self._scan.spark, json.dumps(value))
@@ -112,17 +126,43 @@ def replay_stream(
     table: str,
     schema: StructType,
     columns: Sequence[str] = (),
-    close: Callable[[], None] | None = None,
+    about_to: AboutTo = AboutTo(),  # noqa: B008  # frozen
 ) -> DataFrame:
     """A stream in the record's shape, `schema`, that reads only `columns` of the archive (all, if none are named).
 
-    `columns` may name fields of the metadata (`__metadata__.offset`). Columns that are not read are null. With `close`
-    a batch without rows follows the last slice; it is called just before Spark logs that batch.
+    `columns` may name fields of the metadata (`__metadata__.offset`). Columns that are not read are null.
     """
     narrow = narrowed(schema, columns)
     scan = slice_scan(spark, plan, job, source, table, narrow)
-    stream = private.stream_of(spark, ReplaySource(scan, plan, job, source, close), narrow)
+    stream = private.stream_of(spark, ReplaySource(scan, plan, job, source, about_to), narrow)
     return stream if narrow == schema else _widened(stream, narrow, schema)
+
+
+def with_readers(
+    spark: SparkSession,
+    rows: DataFrame,
+    plan: PlanFile,
+    job: str,
+    tables: Mapping[str, str],
+    about_to: AboutTo,
+) -> DataFrame:
+    """The same query, in which each further place that reads a source has a reader of its own.
+
+    Spark gives a source that is joined with itself two readers of the topic, which may stand at different offsets.
+    Readers are told apart by their place in the query, as Spark's log of offsets does.
+    """
+    seen: Counter[str] = Counter()
+
+    def own_reader(source: Any) -> ReplaySource | None:
+        name = source.toString().removeprefix(_REPLAY).partition(" from ")[0]
+        number = seen[name]
+        seen[name] += 1
+        if number == 0:
+            return None
+        scan = slice_scan(spark, plan, job, name, tables[name], _schema(source.schema()))
+        return ReplaySource(scan, plan, job, reader(name, number), about_to)
+
+    return private.with_sources(spark, rows, own_reader)
 
 
 def slice_scan(spark: SparkSession, plan: PlanFile, job: str, source: str, table: str, schema: StructType) -> SliceScan:
@@ -147,6 +187,12 @@ def narrowed(schema: StructType, columns: Sequence[str]) -> StructType:
             kept.append(StructField(METADATA, StructType(parts), True))
     # A query that uses no column at all still counts rows.
     return StructType(kept or schema.fields[:1])
+
+
+def _schema(java: Any) -> StructType:
+    from pyspark.sql.types import StructType
+
+    return StructType.fromJson(json.loads(java.json()))
 
 
 def _slice(offset: Any) -> int:

@@ -63,7 +63,7 @@ def create_backfill(spark: SparkSession, loaded: Loaded, home: Home, request: Ba
         spec={
             **request.to_json(),
             "overrides": list(loaded.overrides),
-            "modes": {job.job: job.mode for job in plan.jobs},
+            "modes": {job.name: job.mode for job in plan.jobs},
             "sinks": sinks,
             "baseline": baseline_of(spark, loaded.config, sinks).as_json(),
         },
@@ -126,7 +126,7 @@ def continue_backfill(
 
 def _run_job(work: Work, job: JobPlan) -> None:
     began = time.monotonic()
-    before = work.jobs.setdefault(job.job, {"job": job.job, "mode": job.mode.value})
+    before = work.jobs.setdefault(job.name, {"job": job.name, "mode": job.mode.value})
     if job.mode is Mode.BULK:
         fresh = run_bulk_job(work, job)
     else:

@@ -6,6 +6,7 @@ is fast enough. `rekappa.spark.releases` refuses an unknown version; `tests/spar
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -42,6 +43,27 @@ def stream_of(spark: SparkSession, source: Any, schema: StructType) -> DataFrame
         source, attributes, jvm.scala.Option.empty(), spark._jsparkSession
     )
     return frame_of(spark, relation)
+
+
+def with_sources(spark: SparkSession, rows: DataFrame, other: Callable[[Any], Any | None]) -> DataFrame:
+    """The same query over other sources: `other` is asked for each of its stream sources, in the order in which Spark
+    logs their offsets, and answers the one to take instead, or None."""
+
+    class Swap:
+        """A Scala function that is called with every node of the query, from the top, left to right."""
+
+        class Java:
+            implements = ("scala.PartialFunction",)
+
+        def applyOrElse(self, node: Any, default: Any) -> Any:
+            if node.getClass().getSimpleName() != "StreamingExecutionRelation":
+                return default.apply(node)
+            own = other(node.source())
+            if own is None:
+                return default.apply(node)
+            return node.copy(own, node.output(), node.catalogTable(), spark._jsparkSession)
+
+    return frame_of(spark, analysed(rows).transform(Swap()))
 
 
 def frame_of(spark: SparkSession, plan: Any) -> DataFrame:
@@ -106,3 +128,9 @@ def move_watermark(query: StreamingQuery, millis: int) -> int:
     before = int(tracker.currentWatermark())
     tracker.setWatermark(max(millis, before))
     return before
+
+
+def set_watermark(query: StreamingQuery, millis: int) -> None:
+    """Give the next batch of a running query exactly this watermark (milliseconds since 1970)."""
+    java: Any = query._jsq
+    java.streamingQuery().watermarkTracker().setWatermark(millis)
