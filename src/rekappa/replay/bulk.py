@@ -24,6 +24,7 @@ from rekappa.spark.private import analysed
 from rekappa.spark.state import settings
 from rekappa.spark.times import within
 from rekappa.staging.tables import staging_sink, staging_table
+from rekappa.staging.versions import refuse_contested
 from rekappa.timeline import EPOCH, Window
 
 if TYPE_CHECKING:
@@ -101,7 +102,8 @@ def make_chunk(spark: SparkSession, bulk: BulkJob, chunk: Chunk) -> None:
         if reads not in made:
             made[reads] = _results(spark, bulk, reads)
         rows = in_output(made[reads][query.output], event_time, chunk.output)
-        sink = staging_sink(config, bulk.run, query.sink, config.profiles.backfill.max_rows_per_second)
+        cap = config.profiles.backfill.max_rows_per_second
+        sink = staging_sink(config, bulk.run, query.sink, cap, ordered=False)
         sink.prepare(spark, rows.schema)
         sink.write(rows, BatchId(bulk.run, query.name, chunk.number))
 
@@ -137,6 +139,16 @@ def in_output(rows: DataFrame, event_time: str | None, output: Window) -> DataFr
         # sessions would be cut at the window's edges. It pushes nothing that is not deterministic.
         inside = F.when(F.spark_partition_id() >= 0, inside)
     return rows.where(inside)
+
+
+def refuse_unordered(spark: SparkSession, bulk: BulkJob) -> None:
+    """Refuse what was staged for sinks that upsert if it depends on an order, which bulk does not keep."""
+    config = bulk.loaded.config
+    for query in bulk.queries:
+        spec = config.sinks[query.sink]
+        table = staging_table(config, bulk.run, query.sink)
+        if spec.upserts and spark.catalog.tableExists(table):
+            refuse_contested(spark.table(table), spec.key, query.sink, spec.version)
 
 
 def staged_rows(spark: SparkSession, bulk: BulkJob) -> Mapping[str, int]:

@@ -127,7 +127,8 @@ def _start(
         chosen = config.profiles.live.spark.get(PROVIDER)
         try:
             with settings(spark, {PROVIDER: plain(chosen) if chosen else state_store(rows)}):
-                handle = start_query(rows, sink, run.id, query.name, checkpoint, trigger, stop)
+                mode = config.sinks[query.sink].output_mode
+                handle = start_query(rows, sink, run.id, query.name, checkpoint, trigger, stop, mode)
         except Exception as error:
             if type(error).__name__ != "AnalysisException":
                 raise

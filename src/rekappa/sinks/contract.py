@@ -53,13 +53,15 @@ class Sink(ABC):
     """One place that takes rows. Made by `rekappa.sinks.registry.open_sink`.
 
     `key` is what upserts go by (empty for a sink that appends), `event_time` the column that says which window
-    a row belongs to (a row's ingestion time where the sink names none), `caps` the limits on rows per second.
+    a row belongs to (a row's ingestion time where the sink names none), `version` the column that says which of two
+    rows of one key is newer (the one written later where the sink names none), `caps` the limits on rows per second.
     """
 
     name: str
     rerun: Rerun
     key: tuple[str, ...] = ()
     event_time: str | None = None
+    version: str | None = None
     caps: tuple[Cap, ...] = ()
 
     @abstractmethod

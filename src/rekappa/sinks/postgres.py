@@ -6,7 +6,7 @@ writers that meet on the same rows wait for each other instead of deadlocking.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -51,6 +51,7 @@ class Postgres(Service):
     event_time: str | None = None
     user: str | None = None
     password: str | None = field(default=None, repr=False)
+    version: str | None = None
 
     def _connect(self) -> Any:
         psycopg = client("psycopg", "postgres")
@@ -135,12 +136,16 @@ class Postgres(Service):
         return schema_of({name: spark_type(kind) for name, kind in columns.items()})
 
     def upsert(self, batches: Iterable[Any]) -> int:
-        return self._through_temporary(batches, delete=False)
+        return self._through_temporary(batches, self._insertion)
+
+    def advance(self, batches: Iterable[Any]) -> int:
+        return self._through_temporary(batches, self._advance)
 
     def delete(self, batches: Iterable[Any]) -> int:
-        return self._through_temporary(batches, delete=True)
+        return self._through_temporary(batches, self._removal)
 
-    def _through_temporary(self, batches: Iterable[Any], *, delete: bool) -> int:
+    def _through_temporary(self, batches: Iterable[Any], made: Callable[[Any, list[str]], Any]) -> int:
+        """Copy the rows aside, then run the statement that `made` answers for their columns."""
         sql = client("psycopg.sql", "postgres")
         done = 0
         connection: Any = None
@@ -153,7 +158,7 @@ class Postgres(Service):
                 self._copied(connection, batch)
                 done += batch.num_rows
             if connection is not None:
-                connection.execute(self._removal(sql) if delete else self._insertion(sql, names))
+                connection.execute(made(sql, names))
                 connection.commit()
             return done
         finally:
@@ -168,11 +173,17 @@ class Postgres(Service):
             action = sql.SQL("DO UPDATE SET {}").format(sql.SQL(", ").join(pairs))
         listed = sql.SQL(", ").join(sql.Identifier(name) for name in names)
         return sql.SQL(
-            "INSERT INTO {table} ({listed}) SELECT {listed} FROM rekappa_rows ORDER BY {key} "
+            "INSERT INTO {table} AS t ({listed}) SELECT {listed} FROM rekappa_rows ORDER BY {key} "
             "ON CONFLICT ({key}) {action}"
         ).format(table=self._name(), listed=listed, key=self._key_list(sql), action=action)
 
-    def _removal(self, sql: Any) -> Any:
+    def _advance(self, sql: Any, names: list[str]) -> Any:
+        newer = sql.SQL(" WHERE {held} IS NULL OR EXCLUDED.{version} >= {held}").format(
+            held=sql.SQL("t.{}").format(sql.Identifier(self.version)), version=sql.Identifier(self.version)
+        )
+        return self._insertion(sql, names) + newer
+
+    def _removal(self, sql: Any, names: list[str]) -> Any:
         same = (sql.SQL("t.{0} = s.{0}").format(sql.Identifier(name)) for name in self.key)
         return sql.SQL("DELETE FROM {} t USING rekappa_rows s WHERE {}").format(
             self._name(), sql.SQL(" AND ").join(same)

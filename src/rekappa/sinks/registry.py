@@ -54,6 +54,7 @@ def _open(name: str, config: AppConfig, home: Home) -> Sink:
                 spec.table,
                 key=spec.key,
                 event_time=spec.event_time,
+                version=spec.version,
                 partition_by=spec.partition_by or None,
             )
         case model.KafkaSink():
@@ -69,7 +70,7 @@ def _open(name: str, config: AppConfig, home: Home) -> Sink:
         case _:
             from rekappa.sinks.service import ServiceSink
 
-            return ServiceSink(name, _service(spec), spec.key, spec.event_time)
+            return ServiceSink(name, _service(spec), spec.key, spec.event_time, spec.version)
 
 
 def _service(spec: model.PostgresSink | model.CassandraSink | model.OpenSearchSink) -> Service:
@@ -79,8 +80,9 @@ def _service(spec: model.PostgresSink | model.CassandraSink | model.OpenSearchSi
             from rekappa.sinks.postgres import Postgres
 
             return Postgres(
-                spec.host, spec.port, spec.database, spec.table, spec.key, spec.event_time, spec.user, password
-            )
+                spec.host, spec.port, spec.database, spec.table, spec.key, spec.event_time, spec.user, password,
+                spec.version,
+            )  # fmt: skip
         case model.CassandraSink():
             from rekappa.sinks.cassandra import Cassandra
 

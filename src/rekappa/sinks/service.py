@@ -12,6 +12,7 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal
 
+from rekappa.errors import SinkError
 from rekappa.rate import Pace
 from rekappa.sinks.contract import BatchId, Rerun, Sink, in_window
 from rekappa.sinks.fit import require_columns
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
     from rekappa.timeline import Window
 
-Action = Literal["upsert", "delete"]
+Action = Literal["upsert", "advance", "delete"]
 
 
 class Service(ABC):
@@ -40,6 +41,10 @@ class Service(ABC):
     @abstractmethod
     def upsert(self, batches: Iterable[Any]) -> int:
         """Write Arrow batches, each row replacing the one of its key; answer how many rows."""
+
+    def advance(self, batches: Iterable[Any]) -> int:
+        """Like `upsert`, but a row of a higher version than the one to write stays as it is."""
+        raise SinkError(f"Cannot compare versions in {type(self).__name__}")
 
     @abstractmethod
     def delete(self, batches: Iterable[Any]) -> int:
@@ -126,21 +131,31 @@ class ServiceSink(Sink):
 
     rerun = Rerun.IDEMPOTENT
 
-    def __init__(self, name: str, service: Service, key: tuple[str, ...], event_time: str | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        service: Service,
+        key: tuple[str, ...],
+        event_time: str | None = None,
+        version: str | None = None,
+    ) -> None:
         self.name = name
         self.service = service
         self.key = key
         self.event_time = event_time
+        self.version = version
 
     def prepare(self, spark: SparkSession, schema: StructType) -> None:
         require_columns(schema, self.key, "key", self.name)
         require_columns(schema, (self.event_time,) if self.event_time else (), "event_time", self.name)
+        require_columns(schema, (self.version,) if self.version else (), "version", self.name)
         self.service.prepare(schema)
 
     def write(self, rows: DataFrame, batch: BatchId) -> None:
         """Upserts are their own protection: the same rows again leave the same content."""
+        newest = newest_per_key(rows, self.key, self.event_time, self.version)
         try:
-            send(newest_per_key(rows, self.key, self.event_time), self.service, "upsert", self.pace(rows.sparkSession))
+            send(newest, self.service, "advance" if self.version else "upsert", self.pace(rows.sparkSession))
         except Exception as error:
             raise refused(error, self.name) from error
 
