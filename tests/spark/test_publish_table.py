@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pyarrow.parquet import ParquetFile
 
 from rekappa.errors import PublishError
 from rekappa.home import Home
@@ -145,8 +146,8 @@ def test_row_groups_outside_the_window_survive(spark: SparkSession, make: Make) 
     small = "'write.parquet.row-group-size-bytes' = '512', 'write.parquet.row-group-check-min-record-count' = '8'"
     name = make(hours=0, properties=f"'format-version' = '2', {small}")
     append(spark, name, 0, 2000)
-    offsets = spark.table(f"{name}.files").selectExpr("size(split_offsets)").collect()
-    assert [row[0] > 3 for row in offsets] == [True], offsets
+    (file,) = spark.table(f"{name}.files").collect()
+    assert ParquetFile(file.file_path.removeprefix("file:")).num_row_groups > 3
     publish(putting(name, minutes(spark, 30, 120, "new")))
     assert content(spark, name) == {"old": [*range(30), *range(150, 2000)], "new": [*range(30, 150)]}
 
