@@ -116,7 +116,7 @@ def test_iceberg(spark: SparkSession) -> None:
     table = iceberg.java_table(spark, name)
     filters = iceberg.Filters(spark)
     few = filters.all_of([filters.at_least("id", 0), filters.below("id", 1), filters.among("part", ["a"])])
-    tasks = iceberg.listed(spark, table.newScan().filter(few).includeColumnStats().planFiles())
+    tasks = iceberg.planned(spark, table.newScan().filter(few).includeColumnStats())
     assert [task.file().recordCount() for task in tasks] == [1]
     file = tasks[0].file()
     assert filters.touching(table, few).eval(file)
@@ -124,7 +124,7 @@ def test_iceberg(spark: SparkSession) -> None:
     assert filters.covering(table, filters.at_most("id", 0)).eval(file)
     assert filters.partition_fits(table, few, file)
     assert not filters.partition_fits(table, filters.among("part", ["b"]), file)
-    assert not iceberg.listed(spark, table.newScan().filter(filters.never).planFiles())
+    assert not iceberg.planned(spark, table.newScan().filter(filters.never))
     with read_tasks(spark, table, tasks) as rows:
         assert [row.id for row in rows.collect()] == [0]
     changed = iceberg.changed_files(spark, table, table.currentSnapshot())
