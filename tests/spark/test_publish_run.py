@@ -270,6 +270,7 @@ def database() -> Iterator[str]:
         )
 
 
+@pytest.mark.timeout(1500)
 def test_the_whole_chain_into_three_kinds_of_sinks(
     spark: SparkSession, project: Build, database: str, broker: str
 ) -> None:

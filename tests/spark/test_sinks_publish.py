@@ -98,6 +98,7 @@ def test_a_plan_that_was_overtaken_is_refused(spark: SparkSession, sink_config: 
     assert content(sink.read(spark)) == content(production.where("id != 12").union(theirs))
 
 
+@pytest.mark.timeout(1500)
 def test_killed_while_publishing_and_while_undoing(
     spark: SparkSession, sink_config: AppConfig, sink_servers: dict[str, Any], home: Home
 ) -> None:
