@@ -8,11 +8,11 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from project import wait_until
 from publish_until_killed import COUNT, slow_publisher
 from publishing import effect, part, publish, undo
 from pyspark.sql import functions as F
@@ -139,7 +139,8 @@ def _killed_half_way(action: str, it: KeyedPublisher, servers: dict[str, Any], h
                 found = connection.execute(f"SELECT count(*) FROM {service.table} WHERE name = 'fixed'")
                 return int(found.fetchone()[0])
 
-            wait_until(lambda: 0 < fixed() < COUNT or process.poll() is not None, f"{action} is half done")
+            while not 0 < fixed() < COUNT and process.poll() is None:
+                time.sleep(0.02)
     finally:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
