@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from rekappa.config.model import AppConfig, IcebergSink
 from rekappa.home import Home
 from rekappa.iceberg.commits import load_table
-from rekappa.iceberg.window import Edit, drop_branch
-from rekappa.publish.table import tag_before
+from rekappa.iceberg.history import tag_before
+from rekappa.iceberg.replace import Edit, drop_branch
 from rekappa.staging.tables import StagingTable, drop_staging, list_staging
 from rekappa.store.record import Kind, Run, State
 from rekappa.store.runs import RunStore

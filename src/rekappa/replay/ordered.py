@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any
 
 from rekappa.errors import RekappaError, RunError, SourceError
 from rekappa.home import local_uri
-from rekappa.plan.encode import instant
 from rekappa.plan.plan import Mode
 from rekappa.plan.store import PlanFile
 from rekappa.replay.closing import FORCED, move_watermark, reached, set_watermark
@@ -29,7 +28,7 @@ from rekappa.replay.stream import AboutTo, replay_stream, slice_scan
 from rekappa.replay.values import ArchiveSource, Control, HoldBack, SliceOutcome, SliceProgress
 from rekappa.spark.failures import Again, read_failure
 from rekappa.spark.state import settings
-from rekappa.timeline import Window
+from rekappa.timeline import Window, instant
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -8,6 +8,7 @@ from datetime import datetime
 from enum import Enum
 from typing import TYPE_CHECKING
 
+from rekappa.spark.times import within
 from rekappa.timeline import Window
 
 if TYPE_CHECKING:
@@ -83,7 +84,7 @@ class HoldBack:
 
         moment = F.col(self.column)
         begun = moment >= F.lit(self.window.start)
-        return rows.where(begun if self.superseding else begun & (moment < F.lit(self.window.end)))
+        return rows.where(begun if self.superseding else within(moment, self.window))
 
     def _touches(self, reach: Window) -> bool:
         return reach.start < self.window.end and self.window.start < reach.end
