@@ -6,10 +6,11 @@ killed at any point: no row is lost, none is doubled.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
 
 from rekappa.app import App
 from rekappa.config.bind import Query, queries
@@ -17,19 +18,22 @@ from rekappa.config.load import Loaded
 from rekappa.home import Home
 from rekappa.iceberg.commits import last_batch, load_table
 from rekappa.plan.plan import Chunk, JobPlan, Plan
+from rekappa.replay.sessions import cut_from
 from rekappa.replay.tuning import Facts, bulk_settings, unset_by
 from rekappa.sinks.contract import BatchId
 from rekappa.sources.open import open_batch
+from rekappa.spark.private import analysed
 from rekappa.spark.state import settings
+from rekappa.spark.times import within
 from rekappa.staging.tables import staging_sink, staging_table
 from rekappa.staging.versions import refuse_contested
-from rekappa.timeline import Window
+from rekappa.timeline import EPOCH, Window, format_instant, parse_instant
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+CUT = "cut_sessions.jsonl"
 _HOUR = timedelta(hours=1)
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +104,7 @@ def make_chunk(spark: SparkSession, bulk: BulkJob, chunk: Chunk) -> None:
         reads = whole_hours(chunk.reads) if event_time else chunk.output
         if reads not in made:
             made[reads] = _results(spark, bulk, reads)
+        _note_cut_sessions(spark, bulk, query, made[reads][query.output], reads, chunk.output)
         rows = in_output(made[reads][query.output], event_time, chunk.output)
         cap = config.profiles.backfill.max_rows_per_second
         sink = staging_sink(config, bulk.run, query.sink, cap, ordered=False)
@@ -107,9 +112,38 @@ def make_chunk(spark: SparkSession, bulk: BulkJob, chunk: Chunk) -> None:
         sink.write(rows, BatchId(bulk.run, query.name, chunk.number))
 
 
+def _note_cut_sessions(
+    spark: SparkSession, bulk: BulkJob, query: Query, rows: DataFrame, reads: Window, output: Window
+) -> None:
+    """Said before the chunk is written: what is in staging is never thought more final than it is."""
+    finality = bulk.job.finality
+    if finality is None or finality.gap is None:
+        return
+    moment = cut_from(spark, rows, finality, reads, output)
+    if moment is not None:
+        folder = bulk.home.checkpoint(bulk.plan.app, bulk.run)
+        folder.mkdir(parents=True, exist_ok=True)
+        with (folder / CUT).open("a") as notes:
+            # On a line of its own, whatever a process that was killed here has left behind.
+            notes.write("\n" + json.dumps({"query": query.name, "from": format_instant(moment)}) + "\n")
+
+
+def not_final_from(bulk: BulkJob) -> dict[str, datetime]:
+    """For each query with cut sessions, the sink time from which its rows may change, over all chunks and attempts."""
+    found: dict[str, datetime] = {}
+    path = bulk.home.checkpoint(bulk.plan.app, bulk.run) / CUT
+    for line in path.read_text().splitlines() if path.exists() else ():
+        if not line.endswith("}"):
+            continue
+        note = json.loads(line)
+        moment = parse_instant(note["from"])
+        found[note["query"]] = min(moment, found.get(note["query"], moment))
+    return found
+
+
 def _results(spark: SparkSession, bulk: BulkJob, reads: Window) -> Mapping[str, DataFrame]:
     inputs = {
-        source.name: open_batch(spark, bulk.loaded, bulk.home, source.name, reads, bulk.plan.regions)
+        source.name: open_batch(spark, bulk.loaded, bulk.home, source.name, reads, bulk.plan.regions, planned=source)
         for source in bulk.job.sources
     }
     return bulk.app.jobs[bulk.job.job].results(inputs)
@@ -121,9 +155,9 @@ def whole_hours(reads: Window) -> Window:
     The archive is partitioned by the hour: a filter on whole hours is answered by the partitions alone, so no
     row is compared and Iceberg can read columns in vectors. What is read too much is held back with the rest.
     """
-    first = (reads.start - _EPOCH) // _HOUR * _HOUR
-    last = -(-(reads.end - _EPOCH) // _HOUR) * _HOUR
-    return Window(_EPOCH + first, _EPOCH + last)
+    first = (reads.start - EPOCH) // _HOUR * _HOUR
+    last = -(-(reads.end - EPOCH) // _HOUR) * _HOUR
+    return Window(EPOCH + first, EPOCH + last)
 
 
 def in_output(rows: DataFrame, event_time: str | None, output: Window) -> DataFrame:
@@ -132,10 +166,8 @@ def in_output(rows: DataFrame, event_time: str | None, output: Window) -> DataFr
         return rows
     from pyspark.sql import functions as F
 
-    moment = F.col(event_time)
-    inside = (moment >= F.lit(output.start)) & (moment < F.lit(output.end))
-    java: Any = rows._jdf
-    if "session_window" in java.queryExecution().analyzed().toString():
+    inside = within(F.col(event_time), output)
+    if "session_window" in analysed(rows).toString():
         # Spark would push the filter below the aggregate, where an event's own time stands for its session's start:
         # sessions would be cut at the window's edges. It pushes nothing that is not deterministic.
         inside = F.when(F.spark_partition_id() >= 0, inside)

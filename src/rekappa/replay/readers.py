@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from rekappa.plan.model import reader
 from rekappa.plan.store import PlanFile
 from rekappa.replay.stream import REPLAY, AboutTo, ReplaySource, slice_scan
+from rekappa.spark import private
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -29,35 +30,18 @@ def with_readers(
     Spark gives a source that is joined with itself two readers of the topic, which may stand at different offsets.
     Readers are told apart by their place in the query, as Spark's log of offsets does.
     """
-    from pyspark.sql import DataFrame
+    seen: Counter[str] = Counter()
 
-    class Swap:
-        """A Scala function that is called with every node of the query, from the top, left to right."""
+    def own_reader(source: Any) -> ReplaySource | None:
+        name = source.toString().removeprefix(REPLAY).partition(" from ")[0]
+        number = seen[name]
+        seen[name] += 1
+        if number == 0:
+            return None
+        scan = slice_scan(spark, plan, job, name, tables[name], _schema(source.schema()))
+        return ReplaySource(scan, plan, job, reader(name, number), about_to)
 
-        class Java:
-            implements = ("scala.PartialFunction",)
-
-        def __init__(self) -> None:
-            self.seen: Counter[str] = Counter()
-
-        def applyOrElse(self, node: Any, default: Any) -> Any:
-            if node.getClass().getSimpleName() != "StreamingExecutionRelation":
-                return default.apply(node)
-            name = node.source().toString().removeprefix(REPLAY).partition(" from ")[0]
-            number = self.seen[name]
-            self.seen[name] += 1
-            if number == 0:
-                return default.apply(node)
-            read = _schema(node.source().schema())
-            own = ReplaySource(
-                slice_scan(spark, plan, job, name, tables[name], read), plan, job, reader(name, number), about_to
-            )
-            return node.copy(own, node.output(), node.catalogTable(), spark._jsparkSession)
-
-    java: Any = rows._jdf
-    swapped = java.queryExecution().analyzed().transform(Swap())
-    jvm: Any = spark._jvm
-    return DataFrame(jvm.org.apache.spark.sql.classic.Dataset.ofRows(spark._jsparkSession, swapped), spark)
+    return private.with_sources(spark, rows, own_reader)
 
 
 def _schema(java: Any) -> StructType:

@@ -2,7 +2,7 @@
 
     stream = replay_stream(spark, plan, "sessions", "playbacks", table="lake.events.playbacks", schema=record)
 
-Offset {"slice": n} means that the slices below n have been read; "closed" marks the batch after the last. Spark is
+Offset {"slice": n} means that the slices below n have been read; "closed" marks the batches after the last. Spark is
 always told of one slice more, so all sources of a query advance by one slice per micro-batch, together.
 
 Spark asks a `Source` of its own kind for each micro-batch's rows as a DataFrame. Ours lives on the driver, in
@@ -20,8 +20,9 @@ from typing import TYPE_CHECKING, Any
 from rekappa.plan.model import NOTHING
 from rekappa.plan.store import PlanFile
 from rekappa.record import METADATA
-from rekappa.replay.closing import CLOSED, SLICE
+from rekappa.replay.closing import CLOSED, FORCED, SLICE
 from rekappa.replay.scan import SliceScan
+from rekappa.spark import private
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -34,32 +35,27 @@ REPLAY = "replay of "
 @dataclass(frozen=True, slots=True)
 class AboutTo:
     """What to call just before Spark logs a batch: `read` for one that reads a slice, with its number; `close` for the
-    batch without rows that follows the last slice. Without `close` there is no such batch."""
+    batches without rows that follow the last slice, with which of them. Without `close` there are none."""
 
     read: Callable[[int], None] | None = None
-    close: Callable[[], None] | None = None
+    close: Callable[[int], None] | None = None
 
 
 class ReplaySource:
     """What Spark calls, from the JVM, by these names. A slice is prepared while the one before it is worked on."""
 
     class Java:
-        implements = (
-            "org.apache.spark.sql.execution.streaming.Source",
-            "org.apache.spark.sql.connector.read.streaming.SupportsAdmissionControl",
-        )
+        implements = private.SOURCE
 
     def __init__(self, scan: SliceScan, plan: PlanFile, job: str, reader: str, about_to: AboutTo) -> None:
         self._scan, self._plan, self._job, self._reader, self._about_to = scan, plan, job, reader, about_to
-        jvm: Any = scan.spark._jvm
-        self._jvm, self._offsets = jvm, jvm.org.apache.spark.sql.execution.streaming.runtime.SerializedOffset
         self._count = plan.slice_count(job)
         # A thread of the JVM that knows no session looks for catalogs in whichever came first.
         self._ahead = ThreadPoolExecutor(1, "rekappa-slices", scan.activate)
         self._prepared: dict[int, Future[Any]] = {}
 
     def schema(self) -> Any:
-        return java_schema(self._scan.spark, self._scan.schema)
+        return private.java_schema(self._scan.spark, self._scan.schema)
 
     def latestOffset(self, start: Any, limit: Any) -> Any:
         reached = _slice(start)
@@ -67,10 +63,11 @@ class ReplaySource:
             if self._about_to.read is not None:
                 self._about_to.read(reached)
             return self._offset({SLICE: reached + 1})
-        if self._about_to.close is None or start is None or CLOSED in json.loads(start.json()):
+        closed = int(json.loads(start.json()).get(CLOSED, 0)) if start is not None else FORCED
+        if self._about_to.close is None or closed >= FORCED:
             return start
-        self._about_to.close()
-        return self._offset({SLICE: reached, CLOSED: True})
+        self._about_to.close(closed + 1)
+        return self._offset({SLICE: reached, CLOSED: closed + 1})
 
     def getBatch(self, start: Any, end: Any) -> Any:
         first, last = _slice(start.get() if start.isDefined() else None), _slice(end)
@@ -82,13 +79,13 @@ class ReplaySource:
         return rows
 
     def deserializeOffset(self, text: str) -> Any:
-        return self._offsets(text)
+        return private.offset_of(self._scan.spark, text)
 
     def initialOffset(self) -> Any:
         return self._offset({SLICE: 0})
 
     def getDefaultReadLimit(self) -> Any:
-        return self._jvm.org.apache.spark.sql.connector.read.streaming.ReadLimit.allAvailable()
+        return private.read_all(self._scan.spark)
 
     def reportLatestOffset(self) -> Any:
         return None
@@ -117,7 +114,7 @@ class ReplaySource:
         return self._scan.stream(self._plan.slice(self._job, number).source(self._reader))
 
     def _offset(self, value: dict[str, Any]) -> Any:
-        return self._offsets(json.dumps(value))
+        return private.offset_of(self._scan.spark, json.dumps(value))
 
 
 def replay_stream(
@@ -135,18 +132,9 @@ def replay_stream(
 
     `columns` may name fields of the metadata (`__metadata__.offset`). Columns that are not read are null.
     """
-    from pyspark.java_gateway import ensure_callback_server_started
-    from pyspark.sql import DataFrame
-
-    ensure_callback_server_started(spark.sparkContext._gateway)  # type: ignore[no-untyped-call]
     narrow = narrowed(schema, columns)
-    jvm: Any = spark._jvm
     scan = slice_scan(spark, plan, job, source, table, narrow)
-    attributes = jvm.org.apache.spark.sql.catalyst.types.DataTypeUtils.toAttributes(java_schema(spark, narrow))
-    relation = jvm.org.apache.spark.sql.execution.streaming.runtime.StreamingExecutionRelation(
-        ReplaySource(scan, plan, job, source, about_to), attributes, jvm.scala.Option.empty(), spark._jsparkSession
-    )
-    stream = DataFrame(jvm.org.apache.spark.sql.classic.Dataset.ofRows(spark._jsparkSession, relation), spark)
+    stream = private.stream_of(spark, ReplaySource(scan, plan, job, source, about_to), narrow)
     return stream if narrow == schema else _widened(stream, narrow, schema)
 
 
@@ -172,11 +160,6 @@ def narrowed(schema: StructType, columns: Sequence[str]) -> StructType:
             kept.append(StructField(METADATA, StructType(parts), True))
     # A query that uses no column at all still counts rows.
     return StructType(kept or schema.fields[:1])
-
-
-def java_schema(spark: SparkSession, schema: StructType) -> Any:
-    java: Any = spark._jsparkSession
-    return java.parseDataType(schema.json())
 
 
 def _slice(offset: Any) -> int:

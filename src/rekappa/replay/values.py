@@ -8,6 +8,7 @@ from datetime import datetime
 from enum import Enum
 from typing import TYPE_CHECKING
 
+from rekappa.spark.times import within
 from rekappa.timeline import Window
 
 if TYPE_CHECKING:
@@ -48,7 +49,8 @@ class SliceProgress:
 
 @dataclass(frozen=True, slots=True)
 class SliceOutcome:
-    """How a run ended. `watermark` is the last that the data itself brought about: what came out later was forced."""
+    """How a run ended. `watermark` is the last at which what came out was final; what came out later was forced, and
+    `not_final_from` is the earliest sink time of the window among that, None if there was none."""
 
     finished: bool
     slices: int
@@ -56,6 +58,7 @@ class SliceOutcome:
     late_rows: int
     peak_state_rows: int
     watermark: datetime | None
+    not_final_from: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +84,7 @@ class HoldBack:
 
         moment = F.col(self.column)
         begun = moment >= F.lit(self.window.start)
-        return rows.where(begun if self.superseding else begun & (moment < F.lit(self.window.end)))
+        return rows.where(begun if self.superseding else within(moment, self.window))
 
     def _touches(self, reach: Window) -> bool:
         return reach.start < self.window.end and self.window.start < reach.end

@@ -7,6 +7,7 @@ writers that meet on the same rows wait for each other instead of deadlocking.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -154,17 +155,8 @@ class Postgres(Service):
                 if not batch.num_rows:
                     continue
                 names = batch.schema.names
-                listed = sql.SQL(", ").join(sql.Identifier(name) for name in names)
-                if connection is None:
-                    connection = self._connect()
-                    connection.execute(
-                        sql.SQL(
-                            "CREATE TEMP TABLE rekappa_rows ON COMMIT DROP AS SELECT {} FROM {} WITH NO DATA"
-                        ).format(listed, self._name())
-                    )
-                with connection.cursor().copy(sql.SQL("COPY rekappa_rows ({}) FROM STDIN").format(listed)) as copy:
-                    for row in _rows(batch):
-                        copy.write_row(row)
+                connection = connection or self._connect()
+                self._copied(connection, batch)
                 done += batch.num_rows
             if connection is not None:
                 connection.execute(made(sql, names))
@@ -213,15 +205,51 @@ class Postgres(Service):
                 sql.Identifier(self.event_time), sql.Literal(window.start), sql.Literal(window.end)
             )
         with self._connect() as connection:
-            kinds = self._columns(connection)
-            texts = [name for name, kind in kinds.items() if spark_type(kind) == "string" and kind != "text"]
-            columns = sql.SQL(", ").join(
-                sql.SQL("{0}::text AS {0}" if name in texts else "{}").format(sql.Identifier(name)) for name in kinds
-            )
+            columns = self._selected(connection)
             with connection.cursor("rekappa_read", row_factory=rows.dict_row) as cursor:
                 cursor.itersize = 4096
                 cursor.execute(sql.SQL("SELECT {} FROM {} WHERE {}").format(columns, self._name(), where))
                 yield from cursor
+
+    def look_up(self, batches: Iterable[Any]) -> Iterator[dict[str, Any]]:
+        sql = client("psycopg.sql", "postgres")
+        rows = client("psycopg.rows", "postgres")
+        query = sql.SQL("SELECT {} FROM {} WHERE ({}) IN (SELECT {} FROM rekappa_rows)")
+        with ExitStack() as stack:
+            connection: Any = None
+            for keys in batches:
+                connection = connection or stack.enter_context(self._connect())
+                self._copied(connection, keys)
+                # Without statistics of the keys the server may prefer to read the whole table.
+                connection.execute("ANALYZE rekappa_rows")
+                listed = sql.SQL(", ").join(sql.Identifier(name) for name in keys.schema.names)
+                with connection.cursor(row_factory=rows.dict_row) as cursor:
+                    columns = self._selected(connection)
+                    found = cursor.execute(query.format(columns, self._name(), listed, listed)).fetchall()
+                connection.commit()
+                yield from found
+
+    def _selected(self, connection: Any) -> Any:
+        """The columns to read; a type that Spark has no counterpart for as text."""
+        sql = client("psycopg.sql", "postgres")
+        kinds = self._columns(connection)
+        texts = [name for name, kind in kinds.items() if spark_type(kind) == "string" and kind != "text"]
+        return sql.SQL(", ").join(
+            sql.SQL("{0}::text AS {0}" if name in texts else "{}").format(sql.Identifier(name)) for name in kinds
+        )
+
+    def _copied(self, connection: Any, batch: Any) -> None:
+        """Add a batch's rows to the transaction's table `rekappa_rows`."""
+        sql = client("psycopg.sql", "postgres")
+        listed = sql.SQL(", ").join(sql.Identifier(name) for name in batch.schema.names)
+        connection.execute(
+            sql.SQL(
+                "CREATE TEMP TABLE IF NOT EXISTS rekappa_rows ON COMMIT DROP AS SELECT {} FROM {} WITH NO DATA"
+            ).format(listed, self._name())
+        )
+        with connection.cursor().copy(sql.SQL("COPY rekappa_rows ({}) FROM STDIN").format(listed)) as copy:
+            for row in _rows(batch):
+                copy.write_row(row)
 
 
 def _rows(batch: Any) -> Iterator[tuple[Any, ...]]:

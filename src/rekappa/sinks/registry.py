@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from rekappa.config import model
 from rekappa.errors import ConfigError
 from rekappa.sinks.rate import rate_limited
-from rekappa.staging.tables import before_sink
 
 if TYPE_CHECKING:
     from rekappa.config.model import AppConfig
@@ -65,17 +64,13 @@ def _open(name: str, config: AppConfig, home: Home) -> Sink:
             options = cluster_options(config, spec.cluster, home)
             return KafkaSink(name, spec.topic, options, home.root / "sinks" / name, spec.key, spec.event_time)
         case model.HiveSink():
-            from rekappa.sinks.hive_publishing import HivePublishing as HiveSink
+            from rekappa.sinks.hive import HiveSink
 
-            hive = HiveSink(name, spec.database, spec.table, spec.partition_by, spec.key, spec.event_time)
-            hive.before = lambda run: before_sink(config, run, name)
-            return hive
+            return HiveSink(name, spec.database, spec.table, spec.partition_by, spec.key, spec.event_time)
         case _:
-            from rekappa.sinks.upserting import UpsertSink
+            from rekappa.sinks.service import ServiceSink
 
-            sink = UpsertSink(name, _service(spec), spec.key, spec.event_time, spec.version)
-            sink.before = lambda run: before_sink(config, run, name)
-            return sink
+            return ServiceSink(name, _service(spec), spec.key, spec.event_time, spec.version)
 
 
 def _service(spec: model.PostgresSink | model.CassandraSink | model.OpenSearchSink) -> Service:
@@ -91,7 +86,9 @@ def _service(spec: model.PostgresSink | model.CassandraSink | model.OpenSearchSi
         case model.CassandraSink():
             from rekappa.sinks.cassandra import Cassandra
 
-            return Cassandra(spec.hosts, spec.port, spec.keyspace, spec.table, spec.key, spec.user, password)
+            return Cassandra(
+                spec.hosts, spec.port, spec.keyspace, spec.table, spec.key, spec.event_time, spec.user, password
+            )
         case model.OpenSearchSink():
             from rekappa.sinks.opensearch import OpenSearch
 

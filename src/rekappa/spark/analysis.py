@@ -43,7 +43,7 @@ def analyse(
     outputs: Mapping[str, str | None],
     output_modes: Mapping[str, str] | None = None,
 ) -> dict[str, Shape]:
-    """The shape of each output of a job.
+    """The shape of each of these outputs of a job.
 
     `schemas` are the record schemas of its sources as DDL, `outputs` the event-time column that each output's sink
     declares (None: it declares none), `output_modes` how each output is written, "append" unless told otherwise.
@@ -63,9 +63,9 @@ def analyse(
                 raise AppError(f"Cannot analyse job {job.name!r}: {str(error).splitlines()[0]}") from error
             raise
         shapes = {}
-        for name in job.outputs:
+        for name, event_time in outputs.items():
             mode = (output_modes or {}).get(name, "append")
-            found = _shape(spark, job.name, name, results[name], paths, outputs.get(name), mode)
+            found = _shape(spark, job.name, name, results[name], paths, event_time, mode)
             if found.has(Kind.CUSTOM):
                 found = replace(found, clock=tuple(sorted({*found.clock, *clock})))
             shapes[name] = found

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from rekappa.config.load import Loaded, load
 from rekappa.errors import RunError, SinkError
 from rekappa.home import Home
-from rekappa.iceberg.span import Span
+from rekappa.iceberg.selection import InWindow
 from rekappa.record import METADATA, REGION
 from rekappa.sinks.contract import in_window, window_column
 from rekappa.sinks.registry import open_sink
@@ -62,7 +62,7 @@ def of_keys(rows: DataFrame, staged: DataFrame, key: tuple[str, ...]) -> DataFra
     return rows.join(staged.select(*key).distinct(), list(key), "left_semi").select(*rows.columns)
 
 
-def span_of(spark: SparkSession, staged: Staged, one: StagedSink) -> Span:
+def span_of(spark: SparkSession, staged: Staged, one: StagedSink) -> InWindow:
     """Which rows of the sink the run made anew: those of its window and, if it chose regions, of these."""
     schema = one.rows(spark).schema
     try:
@@ -71,14 +71,14 @@ def span_of(spark: SparkSession, staged: Staged, one: StagedSink) -> Span:
         raise RunError(error.message, hint=error.hint) from None
     regions = tuple(staged.run.spec.get("regions") or ())
     if not regions:
-        return Span(column, staged.window)
+        return InWindow(column, staged.window)
     named = REGION if METADATA in schema.names else "region" if "region" in schema.names else None
     if named is None:
         raise RunError(
             f"Cannot tell the rows of region {', '.join(regions)} in sink {one.name!r}: it has no column `region`",
             hint="Add the region to the job's result, or backfill all regions.",
         )
-    return Span(column, staged.window, named, regions)
+    return InWindow(column, staged.window, named, regions)
 
 
 def load_run(run: Run, overrides: tuple[str, ...] = ()) -> Loaded:
