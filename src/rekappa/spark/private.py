@@ -120,6 +120,13 @@ def analysed(rows: DataFrame) -> Any:
     return java.queryExecution().analyzed()
 
 
+def check_streaming(spark: SparkSession, plan: Any, output_mode: str) -> None:
+    """Spark's own check of an analysed plan that is to run as a stream; raises its `AnalysisException`."""
+    jvm: Any = spark._jvm
+    mode = getattr(jvm.org.apache.spark.sql.streaming.OutputMode, output_mode.capitalize())()
+    jvm.org.apache.spark.sql.catalyst.analysis.UnsupportedOperationChecker.checkForStreaming(plan, mode)
+
+
 def move_watermark(query: StreamingQuery, millis: int) -> int:
     """Give the next batch of a running query at least this watermark (milliseconds since 1970); answer the one before.
     0 is none."""
