@@ -17,11 +17,10 @@ from hypothesis import strategies as st
 from pyiceberg.catalog.sql import SqlCatalog
 
 from rekappa.errors import PlanError
-from rekappa.plan.encode import micros
 from rekappa.plan.margins import Margins
 from rekappa.plan.outside import Demand, Outside, Piece
 from rekappa.planning.clocks import Clock, Fitted, Told, clock, fitted
-from rekappa.timeline import Window
+from rekappa.timeline import Window, micros
 
 T0 = datetime(2026, 11, 1, tzinfo=UTC)
 M = timedelta(minutes=1)

@@ -8,9 +8,8 @@ from datetime import timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rekappa.plan.encode import instant
 from rekappa.plan.outside import Demand, Outside, Piece, outside
-from rekappa.timeline import Window
+from rekappa.timeline import Window, instant
 
 Row = tuple[int | None, int]
 """When it happened, if it says, and when it was ingested."""

@@ -11,11 +11,13 @@ from hypothesis import strategies as st
 from rekappa.errors import PlanError
 from rekappa.plan.mode import Safe, Unsafe, assess, choose
 from rekappa.plan.plan import Mode
-from rekappa.plan.shape import Kind, Operator, Reach, Shape
+from rekappa.plan.shape import Keeps, Kind, Operator, Reach, Revised, Shape, Taken, Tolerance
 
 M = timedelta(minutes=1)
 BULK_SAFE = [Kind.WINDOW, Kind.SESSION, Kind.TIME_GROUP, Kind.JOIN, Kind.WHOLE_ROW_DEDUP]
 ORDERED_ONLY = [Kind.CUSTOM, Kind.DEDUP_WITHIN, Kind.TIMED_DEDUP]
+LAST, NEWEST = Taken(Keeps.LAST, key=("id",)), Taken(Keeps.NEWEST, key=("id",))
+UPDATES = Taken(Keeps.LAST, updates=True, key=("id",))
 OPEN = [Kind.AGGREGATE, Kind.OPEN_JOIN, Kind.OPEN_DEDUP]
 
 
@@ -72,14 +74,20 @@ def test_chance_and_static_tables_are_warned_about() -> None:
     assert any("shows" in line for line in warnings)
 
 
-@given(st.lists(st.sampled_from(list(Kind)), max_size=4), st.booleans())
-def test_every_shape_has_a_verdict_for_every_mode_and_bulk_is_never_safer_than_ordered(
-    kinds: list[Kind], told: bool
+@given(
+    st.lists(st.sampled_from(list(Kind)), max_size=4),
+    st.booleans(),
+    st.sampled_from([Taken(), LAST, NEWEST, UPDATES]),
+    st.sampled_from([None, "ts"]),
+    st.sampled_from([Revised(), Revised(("n",)), Revised(("id",)), Revised(decide=True)]),
+)
+def test_every_shape_has_a_verdict_for_every_mode_and_the_stricter_the_order_the_safer(
+    kinds: list[Kind], told: bool, taken: Taken, event_time: str | None, revised: Revised
 ) -> None:
-    verdicts = assess(shape(*kinds), warm_up_told=told)
+    verdicts = assess(shape(*kinds, taken=taken, event_time=event_time, revised=revised), warm_up_told=told)
     assert set(verdicts) == set(Mode)
-    if isinstance(verdicts[Mode.BULK], Safe):
-        assert isinstance(verdicts[Mode.ORDERED], Safe)
+    safe = [isinstance(verdicts[mode], Safe) for mode in (Mode.BULK, Mode.ORDERED, Mode.STRICT)]
+    assert safe == sorted(safe)
     assert isinstance(verdicts[Mode.EXACT], Safe)
 
 
@@ -90,7 +98,74 @@ def test_one_unsafe_output_decides_for_the_job(kinds: list[Kind]) -> None:
             choose("job", [shape(), shape(*kinds)], Mode.BULK)
 
 
+def test_rows_of_one_key_are_replayed_in_the_order_of_kafka_unless_a_version_ranks_them() -> None:
+    choice = choose("job", [shape(taken=LAST)])
+    assert choice.mode is Mode.STRICT
+    assert "not bulk: a key of its sink may come several times" in choice.reason
+    assert choose("job", [shape(taken=NEWEST)]).mode is Mode.BULK
+    assert choose("job", [shape(Kind.WINDOW, taken=LAST)]).mode is Mode.BULK
+    with pytest.raises(PlanError, match="several times") as refusal:
+        choose("job", [shape(taken=LAST)], Mode.ORDERED)
+    assert "--mode strict" in str(refusal.value.hint)
+
+
+def test_bulk_may_be_asked_for_where_the_run_itself_finds_a_key_that_comes_twice() -> None:
+    choice = choose("job", [shape(taken=LAST)], Mode.BULK)
+    assert choice.mode is Mode.BULK
+    assert "the run fails if it matters" in choice.reason
+
+
+def test_a_window_in_update_mode_runs_in_bulk() -> None:
+    assert choose("job", [shape(Kind.WINDOW, taken=UPDATES)]).mode is Mode.BULK
+
+
+def test_a_running_aggregate_by_key_alone_needs_micro_batches_and_is_said_to() -> None:
+    running = shape(Kind.AGGREGATE, event_time=None, taken=UPDATES)
+    with pytest.raises(PlanError, match="all of history") as refusal:
+        choose("job", [running])
+    assert "--warm-up" in str(refusal.value.hint)
+    choice = choose("job", [running], warm_up_told=True)
+    assert choice.mode is Mode.ORDERED
+    assert "only micro-batches tell which keys" in choice.reason
+    assert any("where production stands now" in line for line in choice.warnings)
+
+
+@pytest.mark.parametrize("revised", [Revised(decide=True), Revised(columns=("n", "id"))])
+def test_what_depends_on_productions_micro_batches_is_exact_or_refused(revised: Revised) -> None:
+    odd = shape(Kind.WINDOW, taken=UPDATES, revised=revised)
+    with pytest.raises(PlanError, match="production's micro-batches") as refusal:
+        choose("job", [odd])
+    assert "--mode exact" in str(refusal.value.hint)
+    assert choose("job", [odd], Mode.EXACT).mode is Mode.EXACT
+    assert choose("job", [shape(Kind.WINDOW, taken=LAST, revised=revised)]).mode is Mode.BULK
+
+
 def test_reaches_add_up_with_their_reasons() -> None:
     reach = Reach().plus(5 * M, "window").plus(0 * M, "nothing").then(Reach(2 * M, ("2m join range",)))
     assert reach == Reach(7 * M, ("5m window", "2m join range"))
     assert reach.or_farther(Reach(9 * M, ("9m",), open=True)) == Reach(9 * M, ("9m",), open=True)
+
+
+def test_what_is_not_known_to_be_safe_is_replayed_in_order_and_named() -> None:
+    unknown = Shape("out", (Operator(Kind.UNKNOWN, "mapInPandas()"),), event_time="ts")
+    choice = choose("job", [unknown])
+    assert choice.mode is Mode.ORDERED
+    assert "not bulk: mapInPandas(): not known" in choice.reason
+    assert any("mapInPandas()" in line for line in choice.warnings)
+    with pytest.raises(PlanError, match="mapInPandas"):
+        choose("job", [unknown], Mode.BULK)
+
+
+def test_ties_are_warned_of_in_every_mode() -> None:
+    tied = Shape("out", (Operator(Kind.WINDOW), Operator(Kind.ORDER_SENSITIVE, "max_by()")), event_time="ts")
+    choice = choose("job", [tied])
+    assert choice.mode is Mode.ORDERED
+    assert any("max_by()" in line and "tie" in line for line in choice.warnings)
+
+
+def test_columns_that_are_equal_up_to_something_are_named() -> None:
+    tolerances = {"total": Tolerance.ROUNDING, "names": Tolerance.ORDER}
+    choice = choose("job", [shape(Kind.WINDOW, tolerances=tolerances)])
+    assert choice.mode is Mode.BULK
+    assert any("up to rounding" in line and "out.total" in line for line in choice.warnings)
+    assert any("up to order" in line and "out.names" in line for line in choice.warnings)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -12,12 +13,16 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from click.testing import CliRunner, Result
+from pyspark.sql import functions as F
+from servers.postgres import postgres
 
 from rekappa.cli.main import main
 from rekappa.config.load import load
 from rekappa.home import Home
+from rekappa.record import METADATA_TYPE
 from rekappa.sinks.contract import BatchId
 from rekappa.sinks.registry import open_sink
+from rekappa.staging.baseline import baseline_of
 from rekappa.staging.tables import staging_sink, staging_table
 from rekappa.store.record import Batch, Kind, Position, Run, State
 from rekappa.store.runs import RunStore
@@ -105,7 +110,9 @@ def project(
         rows = minutes(spark, 0, 360, "ok")
         sink.prepare(spark, rows.schema)
         rows.writeTo(f"lake.{app}.out").append()
-        spec = {"start": (DAY + timedelta(hours=1)).isoformat(), "end": (DAY + timedelta(hours=3)).isoformat()}
+        baseline = baseline_of(spark, load(folder).config, ["out"]).as_json()
+        window = {"start": (DAY + timedelta(hours=1)).isoformat(), "end": (DAY + timedelta(hours=3)).isoformat()}
+        spec = {**window, "baseline": baseline}
         run = Run(f"backfill_{app}", app, Kind.BACKFILL, str(folder), State.FINISHED, spec=spec)
         RunStore.open(home).create(run)
         made = Project(spark, home, folder, app, run.id)
@@ -165,14 +172,7 @@ def test_late_inputs_explain_the_difference(spark: SparkSession, project: Build)
     """Production dropped minute 70's event: it came when the watermark was past it."""
     it = project(minutes(spark, 60, 120, "ok"))
     spark.sql(f"DELETE FROM lake.{it.app}.out WHERE id = 70")
-    from rekappa.record import METADATA_TYPE
-
-    meta = (
-        f"CAST(named_struct('topic', '{it.app}', 'partition', 0, 'offset', id, 'kafka_ingestion_ts', at, 'key', NULL, "
-        f"'headers', NULL, 'region', 'local') AS {METADATA_TYPE}) AS __metadata__"
-    )
-    events = minutes(spark, 60, 20, "ok").selectExpr("*", meta)
-    events.writeTo(f"lake.{it.app}.events").create()
+    archived(minutes(spark, 60, 20, "ok"), it.app).writeTo(f"lake.{it.app}.events").create()
     live = it.store.create(Run(f"live_{it.app}", it.app, Kind.LIVE, str(it.folder), State.STOPPED))
     ends = [(-1, 60, None), (0, 70, DAY), (1, 72, DAY + timedelta(minutes=71)), (2, 80, DAY)]
     it.store.record_batches(
@@ -201,19 +201,15 @@ def test_refused_before_anything_is_touched(spark: SparkSession, project: Build)
     assert "Cannot ignore nope" in refused("validate", it.run, "--ignore", "nope")
     it.store.update(it.run, state=State.STOPPED)
     assert "stopped, not finished" in refused(*publish)
-    it.store.claim(it.run)
-    assert "still going" in refused(*publish)
-    it.store.end(it.run, State.FINISHED)
+    with it.store.claim([], "go on") as claim:
+        claim.begin(it.run)
+        assert "still going" in refused(*publish)
+        claim.end(State.FINISHED)
     it.store.create(Run(f"x_live_{it.app}", it.app, Kind.LIVE, str(it.folder), State.STOPPED))
     assert "it is a live run" in refused("publish", f"x_live_{it.app}", "--yes")
     it.stage(it.rows(60, 1, "again"), 1)
-    assert "not unique in staging" in refused(*publish)
-    assert "not unique in staging" in refused("validate", it.run)
+    assert it.data(*publish, "--dry-run")["sinks"][0]["changed"] == 120, "of two versions of a key the last counts"
     staging = staging_table(load(it.folder).config, it.run, "out")
-    spark.sql(f"DELETE FROM {staging} WHERE v = 'again'")
-    it.stage(it.rows(500, 1, "new"), 2)
-    assert "outside the window" in refused(*publish)
-    spark.sql(f"DELETE FROM {staging} WHERE id = 500")
     spark.sql(f"ALTER TABLE {staging} ADD COLUMN more INT")
     assert "more (int) is only in staging" in refused(*publish)
     spark.sql(f"ALTER TABLE {staging} DROP COLUMN more")
@@ -226,6 +222,17 @@ def test_refused_before_anything_is_touched(spark: SparkSession, project: Build)
     assert it.production() == {"ok": 360}
 
 
+def test_a_key_that_is_staged_again_counts_once_and_not_at_all_if_it_left_the_window(
+    spark: SparkSession, project: Build
+) -> None:
+    it = project(minutes(spark, 60, 120, "new"))
+    it.stage(it.rows(60, 1, "again"), 1)
+    it.stage(it.rows(500, 1, "later").withColumn("id", F.lit(61).cast("long")), 2)
+    assert it.data("validate", it.run)["sinks"][0]["comparison"]["staging"] == 119
+    assert it.data("publish", it.run, "--yes", "--unvalidated")["state"] == "published"
+    assert it.production() == {"ok": 240, "new": 118, "again": 1}
+
+
 def test_clean(spark: SparkSession, project: Build) -> None:
     it = project(minutes(spark, 60, 120, "new"))
     assert it.call("publish", it.run, "--yes", "--unvalidated").exit_code == 0
@@ -234,12 +241,108 @@ def test_clean(spark: SparkSession, project: Build) -> None:
     assert [row["what"] for row in it.data("clean", folder, "--yes")] == ["younger than the retention"]
     it.store.update(it.run, state=State.DIED)
     assert "can be resumed" in it.data("clean", folder, "--yes", "--older-than", "0s")[0]["what"]
-    it.store.update(it.run, state=State.FINISHED)
+    home = Home.locate()
+    checkpoint, log = home.checkpoint(it.app, it.run), home.logs / "spark-of-this-run.log"
+    shared, live = home.logs / "spark-shared.log", home.checkpoint(it.app, f"{it.app}_live")
+    home.logs.mkdir(parents=True, exist_ok=True)
+    for file in (checkpoint / "plan.jsonl.gz", live / "metadata", log, shared):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("12345")
+    it.store.update(it.run, state=State.FINISHED, logs=[log.name, shared.name])
+    it.store.create(Run(live.name, it.app, Kind.LIVE, folder, State.STOPPED, logs=[shared.name]))
+    for run in (it.run, live.name):
+        it.store.record_batches([Batch(run, "out", 0, (), None, datetime.now(UTC))])
     dry = it.data("clean", folder, "--dry-run", "--older-than", "0s")
     assert (dry[0]["what"], dry[0]["undo"]) == ("would remove", "lost")
+    assert (dry[1]["name"], dry[1]["what"], dry[1]["rows"], dry[1]["bytes"]) == (str(checkpoint), "would remove", 1, 10)
     assert spark.catalog.tableExists(staging)
+    assert checkpoint.exists()
     assert it.call("clean", folder, "--older-than", "nonsense").exit_code == 2
-    assert it.data("clean", folder, "--yes", "--older-than", "0s")[0]["what"] == "removed"
+    assert [row["what"] for row in it.data("clean", folder, "--yes", "--older-than", "0s")] == ["removed", "removed"]
     assert not spark.catalog.tableExists(staging)
+    assert [path.exists() for path in (checkpoint, log, shared, live / "metadata")] == [False, False, True, True]
+    assert (it.store.batch_count(it.run), it.store.batch_count(live.name)) == (0, 1)
+    assert it.data("clean", folder, "--yes", "--older-than", "0s") == []
     assert it.call("undo", it.run, "--yes").exit_code == 2
     assert it.production() == {"ok": 240, "new": 120}
+
+
+_SINKS = """
+  served: {{type: postgres, job: out, {login}, table: {app}, key: [id], event_time: at}}
+  sent: {{type: kafka, job: out, topic: {app}-out, key: [id], event_time: at}}
+clusters:
+  main: {{bootstrap: "{broker}"}}
+"""
+
+
+def archived(rows: DataFrame, topic: str) -> DataFrame:
+    """The rows as the archive holds them, ingested when they happened."""
+    meta = (
+        f"CAST(named_struct('topic', '{topic}', 'partition', 0, 'offset', id, 'kafka_ingestion_ts', at, 'key', NULL, "
+        f"'headers', NULL, 'region', 'local') AS {METADATA_TYPE}) AS __metadata__"
+    )
+    return rows.selectExpr("*", meta)
+
+
+@pytest.fixture(scope="module")
+def database() -> Iterator[str]:
+    """How a sink of PostgreSQL logs in, as YAML."""
+    with postgres() as server:
+        yield (
+            f'host: 127.0.0.1, port: {server.port}, user: "{server.user}", password: "{server.password}", '
+            f"database: {server.database}"
+        )
+
+
+@pytest.mark.timeout(1500)
+def test_the_whole_chain_into_three_kinds_of_sinks(
+    spark: SparkSession, project: Build, database: str, broker: str
+) -> None:
+    """Two hours were wrong in a table and in a database, and were never sent: backfill, validate, publish, undo."""
+    it = project(None)
+    config = (it.folder / "rekappa.yaml").read_text()
+    (it.folder / "rekappa.yaml").write_text(config + _SINKS.format(app=it.app, login=database, broker=broker))
+    archived(it.rows(60, 120, "fixed"), it.app).writeTo(f"lake.{it.app}.events").create()
+    served, sent = (open_sink(name, load(it.folder).config, it.home) for name in ("served", "sent"))
+    served.prepare(spark, it.rows(0, 1, "ok").schema)
+    served.write(it.rows(0, 360, "ok"), BatchId("live", "out", 0))
+    sent.expect(it.rows(0, 1, "ok").schema)
+
+    def held() -> list[Counter[str]]:
+        """What each sink holds."""
+        tables = [spark.table(f"lake.{it.app}.out"), served.read(spark), sent.read(spark)]
+        return [Counter(row.v for row in rows.collect()) for rows in tables if rows is not None]
+
+    window = ("--start", "2026-11-01T01:00Z", "--end", "2026-11-01T03:00Z", "--allow-incomplete")
+    made = it.call("backfill", str(it.folder), *window, "--json")
+    assert made.exit_code == 0, made.output
+    run = next(one.id for one in it.store.runs(it.app) if one.id != it.run)
+    assert held() == [{"ok": 360}, {"ok": 360}, {}]
+
+    found = {one["sink"]: one["comparison"] for one in it.data("validate", run)["sinks"]}
+    assert {name: (one["different"], one["extra"]) for name, one in found.items()} == {
+        "out": (120, 0), "served": (120, 0), "sent": (0, 120)
+    }  # fmt: skip
+    assert "did not pass" in it.call("publish", run, "--yes").stderr
+    shown = it.data("publish", run, "--unvalidated", "--dry-run")
+    assert {one["sink"]: (one["added"], one["changed"]) for one in shown["sinks"]} == {
+        "out": (0, 120), "served": (0, 120), "sent": (120, 0)
+    }  # fmt: skip
+    assert held() == [{"ok": 360}, {"ok": 360}, {}]
+
+    done = it.data("publish", run, "--unvalidated", "--yes")
+    assert done["sinks"] == shown["sinks"], "what was shown is what ran"
+    published = [{"ok": 240, "fixed": 120}, {"ok": 240, "fixed": 120}, {"fixed": 120}]
+    assert held() == published
+    assert it.data("publish", run, "--unvalidated", "--yes")["state"] == "already published"
+    assert held() == published
+
+    undone = it.data("undo", run, "--yes")
+    assert undone["state"] == "undone"
+    assert {one["sink"]: one["stays"] is None for one in undone["sinks"]} == {
+        "out": True, "served": True, "sent": False
+    }  # fmt: skip
+    assert held() == [{"ok": 360}, {"ok": 360}, {"fixed": 120}], "what was sent stays, and is said"
+    again = it.data("publish", run, "--unvalidated", "--yes")
+    assert [one["done"] for one in again["sinks"]] == [False, False, True]
+    assert held() == published

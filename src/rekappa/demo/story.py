@@ -21,6 +21,7 @@ from rekappa.config.load import Loaded, load
 from rekappa.demo.events import Shape, in_arrival_order, take_rate
 from rekappa.demo.produce import create_topics, produce
 from rekappa.home import Home
+from rekappa.spark.times import within
 from rekappa.store.record import Run
 from rekappa.timeline import Window
 
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from rekappa.plan.plan import Plan
-    from rekappa.publish.publish import SinkEffect
+    from rekappa.publish.plan import Effect
     from rekappa.validate.result import Comparison
 
 START = datetime(2026, 11, 1, 12, tzinfo=UTC)
@@ -132,16 +133,20 @@ class Story:
         assert found is not None
         return found
 
-    def publish(self, run: Run) -> SinkEffect:
+    def publish(self, run: Run) -> Effect:
         """`rekappa publish RUN --unvalidated`: the differences are the repair."""
-        from rekappa.publish.publish import publish
+        from rekappa.publish.evaluate import publish
+        from rekappa.publish.make import make_publish_plan
         from rekappa.staging.staged import open_staged
 
-        return publish(self.spark, open_staged(self.spark, self.home, run, self.load()[0]), unvalidated=True)[0]
+        staged = open_staged(self.spark, self.home, run, self.load()[0])
+        plan = make_publish_plan(self.spark, staged)
+        publish(self.spark, staged, plan)
+        return plan.sinks[0].effect
 
     def undo(self, run: Run) -> None:
         """`rekappa undo RUN`."""
-        from rekappa.publish.publish import undo
+        from rekappa.publish.evaluate import undo
         from rekappa.staging.staged import open_staged
 
         undo(self.spark, open_staged(self.spark, self.home, run, self.load()[0]))
@@ -151,7 +156,7 @@ class Story:
         from pyspark.sql import functions as F
 
         self.run_live("sinks.plays.table=lake.demo.clean", fresh=True)
-        inside = (F.col("event_ts") >= F.lit(WINDOW.start)) & (F.col("event_ts") < F.lit(WINDOW.end))
+        inside = within(F.col("event_ts"), WINDOW)
         for table in ("lake.demo.plays", "lake.demo.clean"):
             self.spark.catalog.refreshTable(table)
         clean, plays = (self.spark.table(f"lake.demo.{name}").where(inside) for name in ("clean", "plays"))
@@ -170,7 +175,7 @@ class Story:
         )
         soon = played["event_ts"].between(shown["event_ts"], shown["event_ts"] + F.expr(RIGHT))
         pairs = shown.join(played, (shown["impression_id"] == played["impression_id"]) & soon, "left")
-        pairs = pairs.where((shown["event_ts"] >= F.lit(WINDOW.start)) & (shown["event_ts"] < F.lit(WINDOW.end)))
+        pairs = pairs.where(within(shown["event_ts"], WINDOW))
         made = pairs.select(shown["impression_id"], shown["show_id"], shown["event_ts"], played["playback_id"])
         made.writeTo("lake.demo.by_hand").using("iceberg").createOrReplace()
 

@@ -17,10 +17,9 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from rekappa.errors import PlanError
 from rekappa.iceberg.files import leaf, open_parquet
 from rekappa.iceberg.splits import planned_files
-from rekappa.plan.encode import micros
 from rekappa.plan.outside import Demand, Outside, Piece
 from rekappa.record import INGESTION, REGION
-from rekappa.timeline import Window
+from rekappa.timeline import Window, micros
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table

@@ -7,25 +7,16 @@ A split is a list, because a plan may hold a million of them; a path stands once
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 from rekappa.plan.finality import Finality
 from rekappa.plan.model import OffsetRange, Slice, SourceSlice, Split, source_of
 from rekappa.plan.plan import Chunk, Estimate, JobPlan, Mode, Plan, SourcePlan
-from rekappa.timeline import Window
+from rekappa.plan.shape import Tolerance
+from rekappa.timeline import TICK, Window, instant, micros
 
 Json = dict[str, Any]
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_TICK = timedelta(microseconds=1)
-
-
-def micros(moment: datetime) -> int:
-    return (moment - _EPOCH) // _TICK
-
-
-def instant(value: int) -> datetime:
-    return _EPOCH + timedelta(microseconds=value)
 
 
 def encode_window(window: Window | None) -> list[int] | None:
@@ -105,9 +96,9 @@ def _encode_job(job: JobPlan) -> Json:
         "sinks": list(job.sinks),
         "mode": job.mode.value,
         "reason": job.reason,
-        "warm_up": job.warm_up // _TICK,
+        "warm_up": job.warm_up // TICK,
         "warm_up_reason": job.warm_up_reason,
-        "drain": job.drain // _TICK,
+        "drain": job.drain // TICK,
         "drain_reason": job.drain_reason,
         "reads": encode_window(job.reads),
         "sources": [_encode_source(source) for source in job.sources],
@@ -115,10 +106,11 @@ def _encode_job(job: JobPlan) -> Json:
         "chunks": [[c.number, encode_window(c.output), encode_window(c.reads)] for c in job.chunks],
         "finality": None if job.finality is None else _encode_finality(job.finality),
         "warnings": list(job.warnings),
+        "tolerances": {sink: dict(sorted(columns.items())) for sink, columns in sorted(job.tolerances.items())},
         "estimate": {
             "rows": estimate.rows,
             "bytes": estimate.bytes,
-            "duration": None if estimate.duration is None else estimate.duration // _TICK,
+            "duration": None if estimate.duration is None else estimate.duration // TICK,
             "state_rows": estimate.state_rows,
             "basis": estimate.basis,
         },
@@ -144,6 +136,10 @@ def _decode_job(value: Json, slices: tuple[Slice, ...]) -> JobPlan:
         chunks=tuple(Chunk(n, decode_window(output), decode_window(reads)) for n, output, reads in value["chunks"]),
         finality=None if value["finality"] is None else _decode_finality(value["finality"]),
         warnings=tuple(value["warnings"]),
+        tolerances={
+            sink: {column: Tolerance(one) for column, one in columns.items()}
+            for sink, columns in value["tolerances"].items()
+        },
         estimate=Estimate(
             estimate["rows"],
             estimate["bytes"],
@@ -156,7 +152,7 @@ def _decode_job(value: Json, slices: tuple[Slice, ...]) -> JobPlan:
 
 def _encode_finality(finality: Finality) -> list[int | None]:
     lengths = (finality.ahead, finality.delay, finality.after, finality.gap)
-    counted = (None if length is None else length // _TICK for length in lengths)
+    counted = (None if length is None else length // TICK for length in lengths)
     return [micros(finality.archived), *counted, int(finality.open_before)]
 
 
@@ -174,7 +170,7 @@ def _encode_source(source: SourcePlan) -> Json:
         "table": source.table,
         "snapshot": source.snapshot,
         "columns": list(source.columns),
-        "max_misalignment": source.max_misalignment // _TICK,
+        "max_misalignment": source.max_misalignment // TICK,
         "files": source.files,
         "rows": source.rows,
         "bytes": source.bytes,

@@ -6,13 +6,26 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rekappa.errors import PlanError
+from rekappa.plan.keyed import objection, remarks
 from rekappa.plan.plan import Mode
-from rekappa.plan.shape import Kind, Operator, Shape
+from rekappa.plan.shape import Kind, Operator, Shape, Tolerance
 
 OPEN = (Kind.AGGREGATE, Kind.OPEN_JOIN, Kind.OPEN_DEDUP, Kind.LIMIT)
 """State that nothing ends: what production holds depends on everything since it began."""
-IN_ORDER = (Kind.CUSTOM, Kind.DEDUP_WITHIN, Kind.TIMED_DEDUP, Kind.OPEN_DEDUP, Kind.LIMIT, Kind.ORDER_SENSITIVE)
-"""Output that depends on which event comes first."""
+IN_ORDER = (
+    Kind.CUSTOM,
+    Kind.DEDUP_WITHIN,
+    Kind.TIMED_DEDUP,
+    Kind.OPEN_DEDUP,
+    Kind.LIMIT,
+    Kind.ORDER_SENSITIVE,
+    Kind.UNKNOWN,
+)
+"""Output that depends on which event comes first, or that may."""
+_UP_TO = {
+    Tolerance.ORDER: "collections have no order of their own",
+    Tolerance.ROUNDING: "floating-point numbers add up differently in another order",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,10 +37,14 @@ class Safe:
 
 @dataclass(frozen=True, slots=True)
 class Unsafe:
-    """The mode could give something else. `needs_warm_up` if a warm-up told by the user makes it safe."""
+    """The mode could give something else. `needs_warm_up` if a warm-up told by the user makes it safe.
+
+    `checked` if the run itself finds out whether it went wrong, and then fails: it may be asked for, if not chosen.
+    """
 
     reason: str
     needs_warm_up: bool = False
+    checked: bool = False
 
 
 Verdict = Safe | Unsafe
@@ -46,16 +63,19 @@ def assess(shape: Shape, *, warm_up_told: bool = False) -> dict[Mode, Verdict]:
     ordered: Verdict
     if open_state and not warm_up_told:
         ordered = Unsafe(f"{_list(open_state)} keeps state for ever, so its output depends on all of history", True)
-    elif shape.event_time is None and shape.stateful:
+    elif shape.event_time is None and shape.stateful and not shape.taken.updates:
         ordered = Unsafe("its sink declares no event time, so its output can't be told to be in the window or not")
     elif shape.stateful:
         ordered = Safe(f"{shape.describe()}: events reach it in order, within the bound")
     else:
         ordered = Safe("keeps no state")
-    in_order = shape.of(*IN_ORDER)
+    in_order = tuple(operator for operator in shape.of(*IN_ORDER) if operator.kind is not Kind.UNKNOWN)
     bulk: Verdict
     if isinstance(ordered, Unsafe):
         bulk = ordered
+    elif shape.has(Kind.UNKNOWN) and not in_order:
+        unknown = ", ".join(operator.detail for operator in shape.of(Kind.UNKNOWN))
+        bulk = Unsafe(f"{unknown}: not known to give the same whatever the order and grouping of events")
     elif in_order:
         bulk = Unsafe(f"{_list(in_order)} depends on the order of events, which bulk does not keep")
     elif shape.stateful:
@@ -63,7 +83,18 @@ def assess(shape: Shape, *, warm_up_told: bool = False) -> dict[Mode, Verdict]:
     else:
         bulk = Safe("keeps no state: each row depends on itself alone")
     exact = Safe("replays the micro-batches that production ran")
-    return {Mode.BULK: bulk, Mode.ORDERED: ordered, Mode.STRICT: ordered, Mode.EXACT: exact}
+    verdicts: dict[Mode, Verdict] = {
+        Mode.BULK: bulk, Mode.ORDERED: ordered, Mode.STRICT: ordered, Mode.EXACT: exact
+    }  # fmt: skip
+    return {mode: _by_key(shape, mode, verdict) for mode, verdict in verdicts.items()}
+
+
+def _by_key(shape: Shape, mode: Mode, verdict: Verdict) -> Verdict:
+    """The verdict, unless the mode can't tell the last row of a key for a sink that keeps only that."""
+    found = objection(shape, mode)
+    if found is None or isinstance(verdict, Unsafe):
+        return verdict
+    return Unsafe(found, checked=mode is Mode.BULK and not shape.stateful)
 
 
 def choose(job: str, shapes: Sequence[Shape], asked: Mode | None = None, *, warm_up_told: bool = False) -> Choice:
@@ -80,27 +111,35 @@ def choose(job: str, shapes: Sequence[Shape], asked: Mode | None = None, *, warm
             f"Cannot replay job {job!r} faithfully: it reads the clock ({', '.join(clock)})",
             hint="Use the event's own time in the job; or name a mode (--mode bulk) to run it with today's clock.",
         )
-    candidates = [asked] if asked is not None else [Mode.BULK, Mode.ORDERED]
+    candidates = [asked] if asked is not None else [Mode.BULK, Mode.ORDERED, Mode.STRICT]
     refused: list[tuple[Mode, Unsafe]] = []
     for mode in candidates:
         answers = [one[mode] for one in verdicts]
         unsafe = next((answer for answer in answers if isinstance(answer, Unsafe)), None)
-        if unsafe is not None:
+        if unsafe is not None and not (asked and unsafe.checked):
             refused.append((mode, unsafe))
             continue
-        reasons = list(dict.fromkeys(answer.reason for answer in answers))
+        reasons = list(dict.fromkeys(_words(answer) for answer in answers))
         if refused:
             reasons.append(f"not {refused[0][0]}: {refused[0][1].reason}")
         return Choice(mode, "; ".join(reasons), warnings)
     mode, unsafe = refused[-1]
     if unsafe.needs_warm_up:
         hint = "Say with --warm-up how far back the state that matters goes."
-    elif "sink" in unsafe.reason:
+    elif "event time" in unsafe.reason:
         hint = "Declare the sink's event_time in rekappa.yaml."
+    elif "micro-batches" in unsafe.reason:
+        hint = "Use --mode exact."
+    elif "tells the last" in unsafe.reason:
+        hint = "Use --mode strict, or name the column that ranks the rows of a key as the sink's version."
     else:
         hint = "Use --mode ordered, or leave --mode out."
     what = f"in {mode} mode" if asked is not None else "in any mode"
     raise PlanError(f"Cannot replay job {job!r} {what}: {unsafe.reason}", hint=hint)
+
+
+def _words(verdict: Verdict) -> str:
+    return f"{verdict.reason}; the run fails if it matters" if isinstance(verdict, Unsafe) else verdict.reason
 
 
 def _warnings(job: str, shapes: Sequence[Shape]) -> tuple[str, ...]:
@@ -111,8 +150,22 @@ def _warnings(job: str, shapes: Sequence[Shape]) -> tuple[str, ...]:
         warnings.append(f"Job {job!r} uses {', '.join(chance)}: these values differ in every run.")
     if tables := sorted({name for shape in shapes for name in shape.static}):
         warnings.append(f"Job {job!r} joins {', '.join(tables)} as it is now, not as it was in the window.")
-    for operator in {operator for shape in shapes for operator in shape.of(Kind.ORDER_SENSITIVE)}:
-        warnings.append(f"Job {job!r} has an {operator}: only exact and strict modes give it production's order.")
+    warnings += [text for shape in shapes for text in remarks(job, shape)]
+    for operator in dict.fromkeys(operator for shape in shapes for operator in shape.of(Kind.ORDER_SENSITIVE)):
+        warnings.append(
+            f"Job {job!r} has an {operator}: no mode but exact gives it production's order, and where events tie, or "
+            "an estimate depends on how they were grouped, production itself would not give the same twice."
+        )
+    for operator in dict.fromkeys(operator for shape in shapes for operator in shape.of(Kind.UNKNOWN)):
+        warnings.append(
+            f"Job {job!r} uses {operator.detail}: not known to give the same in a replay. Exact mode comes nearest."
+        )
+    for tolerance, why in _UP_TO.items():
+        columns = sorted(
+            {f"{shape.output}.{name}" for shape in shapes for name, one in shape.tolerances.items() if one is tolerance}
+        )
+        if columns:
+            warnings.append(f"Equal to production only up to {tolerance} ({why}): {', '.join(columns)}.")
     return tuple(warnings)
 
 

@@ -13,8 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
-from rekappa.plan.encode import micros
-from rekappa.timeline import Window
+from rekappa.timeline import Window, micros
 
 LOOK_ROWS = 5_000_000
 """How many rows are looked into for one answer."""

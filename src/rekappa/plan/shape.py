@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
-from enum import Enum
+from enum import Enum, StrEnum
 
 from rekappa.timeline import format_duration
 
@@ -68,8 +68,17 @@ class Span:
         return Span(before, after, self.anchors | other.anchors)
 
 
+class Tolerance(StrEnum):
+    """How a column is to be compared that no replay gives exactly: it is equal only up to this."""
+
+    ORDER = "order"
+    """An array with the same elements, whatever their order."""
+    ROUNDING = "rounding"
+    """A number computed from floating-point numbers, which add up differently in another order."""
+
+
 class Kind(Enum):
-    """The operators that matter: all but the last two keep state."""
+    """The operators that matter: all but the last three keep state."""
 
     WINDOW = "window aggregate"
     SESSION = "session window"
@@ -85,10 +94,11 @@ class Kind(Enum):
     LIMIT = "limit"
     SORT = "sort"
     ORDER_SENSITIVE = "aggregate that depends on order"
+    UNKNOWN = "something not known to be safe"
 
     @property
     def stateful(self) -> bool:
-        return self not in (Kind.SORT, Kind.ORDER_SENSITIVE)
+        return self not in (Kind.SORT, Kind.ORDER_SENSITIVE, Kind.UNKNOWN)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +113,34 @@ class Operator:
         return f"{self.kind.value} ({self.detail})" if self.detail else self.kind.value
 
 
+class Keeps(Enum):
+    """Which rows of an output its sink keeps."""
+
+    EVERY = "every row"
+    LAST = "the last row of a key"
+    NEWEST = "the row of a key that has the highest version"
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """How a sink takes an output. `updates` says that a row is written again whenever it changes (update mode)."""
+
+    keeps: Keeps = Keeps.EVERY
+    updates: bool = False
+    key: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Revised:
+    """What an aggregate computes, and so changes from one version of its row to the next.
+
+    `columns` are those of the output; `decide` says that such values choose which rows come out at all.
+    """
+
+    columns: tuple[str, ...] = ()
+    decide: bool = False
+
+
 @dataclass(frozen=True, slots=True)
 class Shape:
     """One output of one job. `operators` are in the order of the data's flow, sources first.
@@ -112,6 +150,7 @@ class Shape:
     that are used of each source; `metadata` the fields used of `__metadata__`. `static` are the tables joined
     as they are now, not as they were then. `anchors` are the columns that the sink's event time, watermarks,
     windows and join ranges go by: how far they lie from the ingestion time decides what has to be read.
+    `tolerances` names the output's columns that are equal only up to order or rounding.
     """
 
     output: str
@@ -126,6 +165,9 @@ class Shape:
     static: tuple[str, ...] = ()
     event_time: str | None = None
     anchors: tuple[Anchor, ...] = ()
+    tolerances: Mapping[str, Tolerance] = field(default_factory=dict)
+    revised: Revised = Revised()
+    taken: Taken = Taken()
 
     @property
     def stateful(self) -> bool:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from rekappa.app import App, Job
 from rekappa.config.bind import Query, queries
 from rekappa.config.load import Loaded
+from rekappa.config.model import AppConfig
 from rekappa.config.schema import payload_ddl
 from rekappa.errors import PlanError
 from rekappa.home import Home
@@ -25,9 +26,10 @@ from rekappa.plan.mode import IN_ORDER, Choice, choose
 from rekappa.plan.ordered import MAX_ROWS, plan_slices, wide_span
 from rekappa.plan.plan import Chunk, Estimate, JobPlan, Mode, Plan
 from rekappa.plan.shape import Kind as ShapeKind
-from rekappa.plan.shape import Shape
+from rekappa.plan.shape import Shape, Tolerance
 from rekappa.planning.clocks import Clock, Fitted, Told, clock, fitted
 from rekappa.planning.inputs import Input, archived_until, check_complete, scan_source
+from rekappa.planning.keeping import taken_by
 from rekappa.planning.request import BackfillRequest
 from rekappa.planning.widths import chosen_span, production_width
 from rekappa.record import INGESTION, METADATA, record_ddl
@@ -67,6 +69,12 @@ class _Asked:
     shapes: tuple[Shape, ...]
     choice: Choice
     margins: Margins
+
+    @property
+    def tolerances(self) -> dict[str, Mapping[str, Tolerance]]:
+        """The columns of each sink that are equal to production's only up to order or rounding."""
+        by_output = {shape.output: shape.tolerances for shape in self.shapes}
+        return {query.sink: found for query in self.queries if (found := by_output[query.output])}
 
     @property
     def columns(self) -> dict[str, tuple[str, ...]]:
@@ -127,6 +135,7 @@ def _plan_job(
         reads=reads,
         sources=tuple(one.plan for one in inputs),
         warnings=(*asked.choice.warnings, *margins.notes, *notes),
+        tolerances=asked.tolerances,
         finality=_finality(asked, margins, archived_until(inputs, reads, request.regions)),
     )
     parts: tuple[JobPlan, ...]
@@ -153,13 +162,13 @@ def _ask(spark: SparkSession, loaded: Loaded, app: App, request: BackfillRequest
     own = tuple(query for query in queries(config, app) if query.job == job.name)
     sources = {name: named_source(loaded, name) for name in job.sources}
     schemas = {name: record_ddl(payload_ddl(source, loaded.folder)) for name, source in sources.items()}
-    times = {name: source.event_time for name, source in sources.items()}
     shapes: list[Shape] = []
     # An output with two sinks is looked at once for each: they may declare different event times.
-    for declared in dict.fromkeys(config.sinks[query.sink].event_time for query in own):
-        wanted = {query.output: declared for query in own if config.sinks[query.sink].event_time == declared}
-        found = analyse(spark, job, schemas, times, wanted)
-        shapes += [found[output] for output in wanted]
+    for declared, mode in dict.fromkeys(_taken(config, query) for query in own):
+        alike = [query for query in own if _taken(config, query) == (declared, mode)]
+        outputs = [query.output for query in alike]
+        found = analyse(spark, job, schemas, dict.fromkeys(outputs, declared), dict.fromkeys(outputs, mode))
+        shapes += [replace(found[query.output], taken=taken_by(config.sinks[query.sink])) for query in alike]
     choice = choose(job.name, shapes, request.mode, warm_up_told=request.warm_up is not None)
     lateness = max(past_candidate(name, source)[1].max_misalignment for name, source in sources.items())
     ahead = request.clock_skew
@@ -206,6 +215,12 @@ def _anchors(asked: _Asked, source: str, event_time: str) -> list[tuple[str, boo
     return [(column, column == event_time) for column in columns if column != INGESTION]
 
 
+def _taken(config: AppConfig, query: Query) -> tuple[str | None, str]:
+    """What a sink declares that decides how its output is looked at: the event time and the output mode."""
+    sink = config.sinks[query.sink]
+    return sink.event_time, sink.output_mode
+
+
 def _columns(shapes: Sequence[Shape], source: str) -> tuple[str, ...]:
     plain = dict.fromkeys(name for shape in shapes for name in shape.columns.get(source, ()) if name != METADATA)
     inner = dict.fromkeys(field for shape in shapes for field in shape.metadata.get(source, ()))
@@ -240,9 +255,12 @@ def _cut(
         from rekappa.planning.offsets import strict_plan
 
         return strict_plan(request, planned, inputs, rows, span)
+    # Without an event time a slice is in the window or not, as a whole.
+    untimed = any(shape.event_time is None for shape in asked.shapes)
     slices = plan_slices(
-        splits, max_misalignment=bound, reads=planned.reads, max_rows=rows, max_span=span, regions=request.regions
-    )
+        splits, max_misalignment=bound, reads=planned.reads, max_rows=rows, max_span=span, regions=request.regions,
+        apart=(request.window.start, request.window.end) if untimed else (),
+    )  # fmt: skip
     return replace(planned, slices=slices)
 
 

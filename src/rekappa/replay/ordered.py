@@ -18,16 +18,17 @@ from typing import TYPE_CHECKING, Any
 
 from rekappa.errors import RekappaError, RunError, SourceError
 from rekappa.home import local_uri
-from rekappa.plan.encode import instant
 from rekappa.plan.plan import Mode
 from rekappa.plan.store import PlanFile
 from rekappa.replay.closing import FORCED, move_watermark, reached, set_watermark
 from rekappa.replay.journal import BatchNote, Journal
+from rekappa.replay.readers import with_readers
 from rekappa.replay.state import LOG_FILES, forget, log_settings, state_settings
-from rekappa.replay.stream import AboutTo, replay_stream, slice_scan, with_readers
+from rekappa.replay.stream import AboutTo, replay_stream, slice_scan
 from rekappa.replay.values import ArchiveSource, Control, HoldBack, SliceOutcome, SliceProgress
+from rekappa.spark.failures import Again, read_failure
 from rekappa.spark.state import settings
-from rekappa.timeline import Window
+from rekappa.timeline import Window, instant
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -91,7 +92,7 @@ def run_slices(
         except Exception as error:
             stood = reached(checkpoint).planned or 0
             failures[stood] = failures.get(stood, 0) + 1
-            if failures[stood] > retries:
+            if failures[stood] > retries or read_failure(run.cause or error).again is Again.USELESS:
                 raise run.explained(error) from error
     return run.outcome(finished=True)
 
@@ -197,9 +198,10 @@ class _SliceRun:
                 f"Cannot read slice {number}: file {path}: {cause}",
                 hint="The run can be resumed once the file is back. If the table has changed since, plan again.",
             )
+        found = read_failure(self.cause or error)
         return RunError(
-            f"Cannot run slice {number} of {self.count} of job {self.job!r}: {_first_line(self.cause or error)}",
-            hint="The run can be resumed from this slice.",
+            f"Cannot run slice {number} of {self.count} of job {self.job!r}: {found.cause}",
+            hint=f"{found.remedy} The run can be resumed from this slice.".strip(),
         )
 
     def _query(self) -> DataFrame:
@@ -257,7 +259,7 @@ class _SliceRun:
             self._wait()
             held = rows
             if self.hold_back is not None:
-                kept = self.hold_back.of(rows, self._reach(number))
+                kept = self.hold_back.of(rows, self._read_last(number))
                 if kept is None:
                     # The rows must still be computed: that is what builds the state.
                     rows.write.format("noop").mode("overwrite").save()
@@ -302,6 +304,15 @@ class _SliceRun:
         """The stretch that a batch reads; slices and batches are numbered alike, the closing batches come after."""
         return self.plan.slice(self.job, batch).reach if batch < self.count else None
 
+    def _read_last(self, batch: int) -> Window | None:
+        """What was read when a batch's rows came out: its own slice or, if that is empty, the last that was not.
+
+        None for the closing batch: what it brings out was forced, not read.
+        """
+        if batch >= self.count:
+            return None
+        return next((reach for at in range(batch, -1, -1) if (reach := self._reach(at)) is not None), None)
+
     def _note(self, query: StreamingQuery) -> None:
         """Take over Spark's reports on the batches since the last look."""
         reports: Any = query._jsq.recentProgress()
@@ -333,12 +344,3 @@ class _SliceRun:
                 paused=paused,
             )
         )
-
-
-def _first_line(error: BaseException) -> str:
-    lines = [line for line in str(error).splitlines() if line.strip()]
-    for at, line in enumerate(lines):
-        if "Python Proxy" in line:
-            # Our own code, called by Spark, failed: below the indented lines of its traceback is what it said.
-            return next((said for said in lines[at + 1 :] if not said.startswith(" ")), line)
-    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from rekappa.plan.encode import instant
 from rekappa.plan.finality import Finality
-from rekappa.timeline import Window
+from rekappa.spark.private import analysed, frame_of
+from rekappa.timeline import Window, instant
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -55,17 +55,13 @@ def cut_from(
 
 def _sessions(spark: SparkSession, rows: DataFrame) -> Iterator[DataFrame]:
     """The session windows of every aggregate over them, as column `session`."""
-    from pyspark.sql import DataFrame
-
-    jvm: Any = spark._jvm
-    java: Any = rows._jdf
-    for node in _walk(java.queryExecution().analyzed()):
+    for node in _walk(analysed(rows)):
         if node.getClass().getSimpleName() != "Aggregate" or _NAME not in node.toString():
             continue
         kinds = [str(one.dataType().simpleString()) for one in _listed(node.output())]
         found = [at for at, kind in enumerate(kinds) if kind.startswith(_WINDOW)]
         if found:
-            made = DataFrame(jvm.org.apache.spark.sql.classic.Dataset.ofRows(spark._jsparkSession, node), spark)
+            made = frame_of(spark, node)
             names = [f"c{at}" for at in range(len(made.columns))]
             names[found[0]] = "session"
             yield made.toDF(*names).select("session")

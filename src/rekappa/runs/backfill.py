@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from rekappa.app import App
 from rekappa.config.load import Loaded
-from rekappa.errors import RekappaError, RunError
+from rekappa.errors import LeaseLost, RekappaError, RunError
 from rekappa.home import Home
 from rekappa.plan.plan import JobPlan, Mode, Plan
 from rekappa.plan.store import load as load_plan
@@ -29,7 +29,10 @@ from rekappa.runs.bulk_job import run_bulk_job
 from rekappa.runs.control import Wish, set_wish
 from rekappa.runs.signals import stopping_on_signals
 from rekappa.runs.work import PLAN, Ended, OnProgress, Progress, Work, save_progress
+from rekappa.spark.launch import spark_log
 from rekappa.spark.session import open_session
+from rekappa.staging.baseline import baseline_of
+from rekappa.store.leases import run_lease
 from rekappa.store.record import Kind, Run, State, new_run_id
 from rekappa.store.runs import RunStore
 
@@ -48,8 +51,12 @@ def backfill_session(loaded: Loaded, home: Home, overrides: Mapping[str, str] | 
     return open_session(loaded.config, "backfill", home, **{**chosen, **(overrides or {})})
 
 
-def create_backfill(loaded: Loaded, home: Home, request: BackfillRequest, plan: Plan) -> Run:
-    """Record the run and save its plan; nothing has run yet. The plan is saved first: a record always has one."""
+def create_backfill(spark: SparkSession, loaded: Loaded, home: Home, request: BackfillRequest, plan: Plan) -> Run:
+    """Record the run, with what production is now, and save its plan; nothing has run yet.
+
+    The plan is saved first: a record always has one.
+    """
+    sinks = [sink for job in plan.jobs for sink in job.sinks]
     run = Run(
         id=new_run_id(Kind.BACKFILL),
         app=loaded.config.app,
@@ -59,7 +66,8 @@ def create_backfill(loaded: Loaded, home: Home, request: BackfillRequest, plan: 
             **request.to_json(),
             "overrides": list(loaded.overrides),
             "modes": {job.name: job.mode for job in plan.jobs},
-            "sinks": [sink for job in plan.jobs for sink in job.sinks],
+            "sinks": sinks,
+            "baseline": baseline_of(spark, loaded.config, sinks).as_json(),
         },
     )
     identity = save_plan(plan, home.checkpoint(run.app, run.id) / PLAN)
@@ -79,7 +87,7 @@ def run_backfill(
 ) -> Run:
     """Plan (unless a plan is given) and run a new backfill to its end."""
     made = plan or make_plan(spark, loaded, app, home, request)
-    run = create_backfill(loaded, home, request, made)
+    run = create_backfill(spark, loaded, home, request, made)
     on_start(run)
     return continue_backfill(spark, loaded, app, home, run.id, on_progress=on_progress)
 
@@ -98,24 +106,30 @@ def continue_backfill(
     run = store.run(run_id)
     if run.state in (State.FINISHED, State.CANCELLED):
         raise RunError(f"Cannot continue run {run.id}: it is {run.state}", hint="Start a new backfill.")
-    run = store.claim(run.id)
-    set_wish(home, run, Wish.GO)
-    try:
-        plan = load_plan(home.checkpoint(run.app, run.id) / PLAN)
-        with stopping_on_signals() as stop:
-            work = Work(spark, loaded, app, home, run, plan, store, stop, on_progress)
-            for job in plan.jobs:
-                _run_job(work, job)
-    except Ended as ended:
-        return store.end(run.id, ended.state)
-    except KeyboardInterrupt:
-        store.end(run.id, State.STOPPED)
-        raise
-    except BaseException as error:
-        message = error.message if isinstance(error, RekappaError) else f"{type(error).__name__}: {error}"
-        store.end(run.id, State.FAILED, error=message)
-        raise
-    return store.end(run.id, State.FINISHED)
+    with store.claim([run_lease(run.id)], f"continue run {run.id}") as claim:
+        # Before it shows as running: from then on a wish to pause it stands.
+        set_wish(home, run, Wish.GO)
+        claim.begin(run.id, spark_log(home).name)
+        try:
+            plan = load_plan(home.checkpoint(run.app, run.id) / PLAN)
+            with stopping_on_signals() as stop:
+                work = Work(spark, loaded, app, home, store.run(run.id), plan, claim, stop, on_progress)
+                for job in plan.jobs:
+                    _run_job(work, job)
+        except LeaseLost:
+            raise
+        except Ended as ended:
+            claim.end(ended.state)
+        except KeyboardInterrupt:
+            claim.end(State.STOPPED)
+            raise
+        except BaseException as error:
+            message = error.message if isinstance(error, RekappaError) else f"{type(error).__name__}: {error}"
+            claim.end(State.FAILED, error=message)
+            raise
+        else:
+            claim.end(State.FINISHED)
+    return store.run(run.id)
 
 
 def _run_job(work: Work, job: JobPlan) -> None:

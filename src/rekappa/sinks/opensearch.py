@@ -171,6 +171,15 @@ class OpenSearch(Service):
             done += 1
         return done
 
+    def look_up(self, batches: Iterable[Any]) -> Iterator[dict[str, Any]]:
+        search = self._client()
+        kinds = self._kinds(self._mapping(search) or {})
+        for keys in batches:
+            names = [document_id(self.key, row) for row in keys.to_pylist()]
+            for one in search.mget(index=self.index, body={"ids": names})["docs"]:
+                if one.get("found"):
+                    yield {name: _python(one["_source"].get(name), kind) for name, kind in kinds.items()}
+
     def parts(self, wanted: int) -> int:
         """One part per shard."""
         settings = self._client().indices.get_settings(index=self.index)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 
 from rekappa.plan.shape import ZERO, Anchor, Kind, Operator, Reach, Span
+from rekappa.spark.plans.functions import only_paces
 from rekappa.spark.plans.joins import joined
 from rekappa.spark.plans.ranges import time_range
 from rekappa.spark.plans.times import Moment, Nested, Spread, Times, covering, from_source, moment, overall, read
@@ -17,7 +18,6 @@ CUSTOM = {
     "TransformWithState", "TransformWithStateInPandas", "TransformWithStateInPySpark", "FlatMapGroupsWithState",
     "FlatMapGroupsInPandasWithState",
 }  # fmt: skip
-_ORDER = {"First", "Last", "CollectList", "ListAgg"}
 _OUTPUTS = ("output", "outputAttrs", "outAttributes", "outputAttributes", "outputAttr")
 _LIMITS = {"GlobalLimit", "LocalLimit", "Offset", "Tail"}
 
@@ -63,6 +63,8 @@ class Walk:
         if node.name == "Union":
             return _union(inputs)
         one = inputs[0]
+        if only_paces(node):
+            return _again(_output(node, one), one)
         if node.name in CUSTOM:
             self.operators.append(Operator(Kind.CUSTOM, node.name))
             return Rows(_output(node, one), {}, one.streaming)
@@ -136,6 +138,8 @@ class Walk:
                 self.operators.append(Operator(Kind.LIMIT))
         elif node.name == "Sort" and node.fields.get("global"):
             self.operators.append(Operator(Kind.SORT))
+        elif node.name == "Expand" and _leaves_a_time_out(node, one):
+            self.operators.append(Operator(Kind.UNKNOWN, "a total over all of time (rollup, cube or grouping sets)"))
 
     def _aggregate(self, node: Node, one: Rows) -> Rows:
         made = node.of("aggregateExpressions")
@@ -154,9 +158,6 @@ class Walk:
             self.operators.append(Operator(Kind.TIME_GROUP))
         else:
             self.operators.append(Operator(Kind.AGGREGATE, _names(node.of("groupingExpressions"))))
-        order = {part.name for part in node.all_expressions() if part.name in _ORDER}
-        if order:
-            self.operators.append(Operator(Kind.ORDER_SENSITIVE, ", ".join(sorted(order))))
         origins = _made(made, one)
         if not keys:
             return Rows(made, {}, True, origins)
@@ -199,7 +200,9 @@ class Walk:
 
 
 def is_stream(node: Node) -> bool:
-    return node.name.startswith("StreamingRelation") or node.fields.get("isStreaming") is True
+    """Whether a stream begins here. A named part of the query that is used again is none, though Spark marks it so."""
+    marked = node.name.startswith("StreamingRelation") or node.fields.get("isStreaming") is True
+    return marked and node.name != "CTERelationRef"
 
 
 def _signed(value: timedelta) -> str:
@@ -253,6 +256,13 @@ def _projected(node: Node, one: Rows) -> Rows:
             if (time := read(value, one.times)) is not None:
                 times[attribute.id] = time
     return Rows(made, times, one.streaming, origins)
+
+
+def _leaves_a_time_out(node: Node, one: Rows) -> bool:
+    """Whether some of the row's copies lack a time that others have: it is grouped by in those only."""
+    width, values = len(node.of("output")), node.of("projections")
+    timed = [isinstance(read(value, one.times), (Moment, Spread)) for value in values]
+    return any(len({timed[at] for at in range(column, len(values), width)}) > 1 for column in range(width))
 
 
 def _made(made: Iterable[Expression], one: Rows) -> Origins:
