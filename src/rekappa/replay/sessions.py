@@ -46,7 +46,8 @@ def cut_from(
         later = (end > F.lit(finality.settled(reads))) & F.lit(finality.after is None)
         earlier = (start < F.lit(finality.known_from(reads))) & F.lit(finality.open_before)
         inside = (start < F.lit(output.end)) & (end > F.lit(output.start))
-        touching = sessions.where((later | earlier) & inside)
+        # Spark would push the filter below the aggregate, to sessions of one event each; not one that is undetermined.
+        touching = sessions.where(F.when(F.spark_partition_id() >= 0, (later | earlier) & inside))
         first = touching.agg(F.unix_micros(F.min(start.cast("timestamp")))).first()
         if first is not None and first[0] is not None:
             moments.append(max(instant(first[0]), output.start))
