@@ -1,4 +1,4 @@
-"""`rekappa run`, `runs`, `stop`: live runs."""
+"""`rekappa run`, `runs`, `stop`: live runs, and the list of all runs."""
 
 from __future__ import annotations
 
@@ -14,13 +14,22 @@ from rekappa.home import Home
 @set_option
 @click.option("--available-now", is_flag=True, help="End when caught up with Kafka.")
 @click.option("--fresh", is_flag=True, help="Begin a new run with empty state instead of continuing the last one.")
+@click.option("--append-again", is_flag=True, help="With --fresh: append also where an earlier run has appended.")
 @dry_run_option
 @json_option
-def run(app: str, overrides: tuple[str, ...], available_now: bool, fresh: bool, dry_run: bool, as_json: bool) -> None:
+def run(
+    app: str,
+    overrides: tuple[str, ...],
+    available_now: bool,
+    fresh: bool,
+    append_again: bool,
+    dry_run: bool,
+    as_json: bool,
+) -> None:
     """Run APP from its selected sources into its sinks, until stopped.
 
     Ctrl-C or SIGTERM stops it after the current batch. The same command continues where it was: no event is
-    lost, none is doubled, also after a crash.
+    lost, none is doubled, also after a crash. While it runs, a second one of the same app is refused.
 
     \b
       rekappa run examples/take_rate
@@ -57,9 +66,24 @@ def run(app: str, overrides: tuple[str, ...], available_now: bool, fresh: bool, 
             click.echo(f"run {made.id}: Ctrl-C stops it after the current batch", err=True)
 
         ended = run_live(
-            loaded, bound, Home.locate(), available_now=available_now, fresh=fresh, on_start=started, on_progress=show
+            loaded,
+            bound,
+            Home.locate(),
+            available_now=available_now,
+            fresh=fresh,
+            append_again=append_again,
+            on_start=started,
+            on_progress=show,
         )
     _show_run(out, ended.id)
+
+
+_COLUMNS = {
+    "queries": ["query", "batch", "rows", "rows_per_second", "lag", "watermark", "late_rows"],
+    "routes": ["source", "batch", "rows", "behind", "complete_until"],
+    "jobs": ["job", "mode", "done", "total", "rows", "late_rows", "reached", "rows_per_second"],
+}
+"""What is shown of the progress of live, archive and backfill runs."""
 
 
 def _words(report: object) -> str:
@@ -78,10 +102,12 @@ def _show_run(out: Output, run_id: str) -> None:
     if out.is_json:
         out.document(found)
         return
-    out.record({"run": found.id, "state": found.state, "app": found.app}, title="Run")
-    columns = ["query", "batch", "rows", "rows per second", "lag", "watermark", "late rows"]
-    keys = ["query", "batch", "rows", "rows_per_second", "lag", "watermark", "late_rows"]
-    out.table("", columns, [[query.get(key) for key in keys] for query in found.progress.get("queries", [])])
+    where = {"process": found.pid, "host": found.host} if found.pid else {}
+    out.record({"run": found.id, "state": found.state, "app": found.app, **where, "error": found.error}, title="Run")
+    for part, keys in _COLUMNS.items():
+        if part in found.progress:
+            rows = [[one.get(key) for key in keys] for one in found.progress[part]]
+            out.table("", [key.replace("_", " ") for key in keys], rows)
 
 
 @click.command()
@@ -100,8 +126,12 @@ def runs(run: str | None, app: str | None, as_json: bool) -> None:
     if out.is_json:
         out.document(found)
         return
-    rows = [(one.id, one.app, one.kind, one.state, one.created, one.ended, one.error) for one in found]
-    out.table("Runs", ["run", "app", "kind", "state", "created", "ended", "error"], rows)
+    rows = [
+        (one.id, one.app, one.kind, one.state, one.created, one.ended, f"{one.pid} on {one.host}" if one.pid else None,
+         one.error)
+        for one in found
+    ]  # fmt: skip
+    out.table("Runs", ["run", "app", "kind", "state", "created", "ended", "process", "error"], rows)
 
 
 @click.command()

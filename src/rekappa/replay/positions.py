@@ -58,14 +58,14 @@ def offsets_of_times(
     """
     from pyspark.sql import functions as F
 
-    reader = spark.read.format("iceberg")
+    reader = spark.read
     if source.snapshot is not None:
-        reader = reader.option("snapshot-id", str(source.snapshot))
+        reader = reader.option("versionAsOf", str(source.snapshot))
     inside = F.lit(False)
     for column in columns:
         moment = F.col(column)
         inside = inside | ((moment >= F.lit(stretch.start)) & (moment < F.lit(stretch.end)))
-    rows = reader.load(source.table).where(inside)
+    rows = reader.table(source.table).where(inside)
     if regions:
         rows = rows.where(F.col(REGION).isin(*regions))
     places = [F.col(name).alias(name.rpartition(".")[2]) for name in (REGION, TOPIC, PARTITION)]

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from rekappa.app import App
 from rekappa.config.load import Loaded
-from rekappa.errors import RekappaError, RunError
+from rekappa.errors import LeaseLost, RekappaError, RunError
 from rekappa.home import Home
 from rekappa.plan.plan import JobPlan, Mode, Plan
 from rekappa.plan.store import load as load_plan
@@ -29,8 +29,10 @@ from rekappa.runs.bulk_job import run_bulk_job
 from rekappa.runs.control import Wish, set_wish
 from rekappa.runs.signals import stopping_on_signals
 from rekappa.runs.work import PLAN, Ended, OnProgress, Progress, Work, save_progress
+from rekappa.spark.launch import spark_log
 from rekappa.spark.session import open_session
 from rekappa.staging.baseline import baseline_of
+from rekappa.store.leases import run_lease
 from rekappa.store.record import Kind, Run, State, new_run_id
 from rekappa.store.runs import RunStore
 
@@ -104,24 +106,30 @@ def continue_backfill(
     run = store.run(run_id)
     if run.state in (State.FINISHED, State.CANCELLED):
         raise RunError(f"Cannot continue run {run.id}: it is {run.state}", hint="Start a new backfill.")
-    run = store.claim(run.id)
-    set_wish(home, run, Wish.GO)
-    try:
-        plan = load_plan(home.checkpoint(run.app, run.id) / PLAN)
-        with stopping_on_signals() as stop:
-            work = Work(spark, loaded, app, home, run, plan, store, stop, on_progress)
-            for job in plan.jobs:
-                _run_job(work, job)
-    except Ended as ended:
-        return store.end(run.id, ended.state)
-    except KeyboardInterrupt:
-        store.end(run.id, State.STOPPED)
-        raise
-    except BaseException as error:
-        message = error.message if isinstance(error, RekappaError) else f"{type(error).__name__}: {error}"
-        store.end(run.id, State.FAILED, error=message)
-        raise
-    return store.end(run.id, State.FINISHED)
+    with store.claim([run_lease(run.id)], f"continue run {run.id}") as claim:
+        # Before it shows as running: from then on a wish to pause it stands.
+        set_wish(home, run, Wish.GO)
+        claim.begin(run.id, spark_log(home).name)
+        try:
+            plan = load_plan(home.checkpoint(run.app, run.id) / PLAN)
+            with stopping_on_signals() as stop:
+                work = Work(spark, loaded, app, home, store.run(run.id), plan, claim, stop, on_progress)
+                for job in plan.jobs:
+                    _run_job(work, job)
+        except LeaseLost:
+            raise
+        except Ended as ended:
+            claim.end(ended.state)
+        except KeyboardInterrupt:
+            claim.end(State.STOPPED)
+            raise
+        except BaseException as error:
+            message = error.message if isinstance(error, RekappaError) else f"{type(error).__name__}: {error}"
+            claim.end(State.FAILED, error=message)
+            raise
+        else:
+            claim.end(State.FINISHED)
+    return store.run(run.id)
 
 
 def _run_job(work: Work, job: JobPlan) -> None:

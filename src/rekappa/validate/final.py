@@ -27,7 +27,8 @@ def open_from(staged: Staged, sink: str) -> datetime | None:
     moments = [moment for job in jobs for moment in open_ends(job, plan.window, plan.regions)]
     for entry in _entries(run.progress.get("jobs")):
         if entry.get("job") in {job.name for job in jobs}:
-            reached = [query.get("final_until") for query in (entry.get("queries") or {}).values()]
+            known = (entry.get("queries") or {}).values()
+            reached = [query.get(name) for query in known for name in ("final_until", "not_final_from")]
             moments += [parse_instant(text) for text in reached if text]
     early = [moment for moment in moments if moment < plan.window.end]
     return max(min(early), plan.window.start) if early else None
