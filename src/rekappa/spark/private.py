@@ -120,13 +120,6 @@ def analysed(rows: DataFrame) -> Any:
     return java.queryExecution().analyzed()
 
 
-def check_streaming(spark: SparkSession, plan: Any, output_mode: str) -> None:
-    """Spark's own check of an analysed plan that is to run as a stream; raises its `AnalysisException`."""
-    jvm: Any = spark._jvm
-    mode = getattr(jvm.org.apache.spark.sql.streaming.OutputMode, output_mode.capitalize())()
-    jvm.org.apache.spark.sql.catalyst.analysis.UnsupportedOperationChecker.checkForStreaming(plan, mode)
-
-
 def move_watermark(query: StreamingQuery, millis: int) -> int:
     """Give the next batch of a running query at least this watermark (milliseconds since 1970); answer the one before.
     0 is none."""
@@ -141,3 +134,10 @@ def set_watermark(query: StreamingQuery, millis: int) -> None:
     """Give the next batch of a running query exactly this watermark (milliseconds since 1970)."""
     java: Any = query._jsq
     java.streamingQuery().watermarkTracker().setWatermark(millis)
+
+
+def check_for_streaming(spark: SparkSession, plan: Any, output_mode: str) -> None:
+    """Spark's own check of an analysed plan that shall run as a stream; raises Spark's `AnalysisException`."""
+    jvm: Any = spark._jvm
+    mode = getattr(jvm.org.apache.spark.sql.streaming.OutputMode, output_mode.capitalize())()
+    jvm.org.apache.spark.sql.catalyst.analysis.UnsupportedOperationChecker.checkForStreaming(plan, mode)
