@@ -145,7 +145,7 @@ def production(logs: dict[str, list[int]], ends: list[dict[str, int]], restarts:
     return made
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(histories(), st.integers(0, 60), st.integers(1, 30), st.sets(st.integers(0, 25), max_size=3), st.data())
 @pytest.mark.parametrize("shape", SHAPES)
 def test_what_is_chosen_gives_productions_rows(
