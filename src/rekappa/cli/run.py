@@ -1,11 +1,12 @@
-"""`rekappa run`, `runs`, `stop`: live runs."""
+"""`rekappa run`, `stop`: live runs."""
 
 from __future__ import annotations
 
 import click
 
 from rekappa.cli.options import app_argument, dry_run_option, json_option, run_argument, set_option
-from rekappa.cli.output import Output, output
+from rekappa.cli.output import output
+from rekappa.cli.runs import show_run
 from rekappa.home import Home
 
 
@@ -59,7 +60,7 @@ def run(app: str, overrides: tuple[str, ...], available_now: bool, fresh: bool, 
         ended = run_live(
             loaded, bound, Home.locate(), available_now=available_now, fresh=fresh, on_start=started, on_progress=show
         )
-    _show_run(out, ended.id)
+    show_run(out, Home.locate(), ended.id)
 
 
 def _words(report: object) -> str:
@@ -69,39 +70,6 @@ def _words(report: object) -> str:
     mark = f" watermark {report.watermark:%m-%d %H:%M:%S}" if report.watermark else ""
     late = f" late {report.late_rows:,}" if report.late_rows else ""
     return f"{report.query}: {report.rows:,} rows {report.rows_per_second:,.0f}/s lag {report.lag:,}{mark}{late}"
-
-
-def _show_run(out: Output, run_id: str) -> None:
-    from rekappa.store.runs import RunStore
-
-    found = RunStore.open(Home.locate()).run(run_id)
-    if out.is_json:
-        out.document(found)
-        return
-    out.record({"run": found.id, "state": found.state, "app": found.app}, title="Run")
-    columns = ["query", "batch", "rows", "rows per second", "lag", "watermark", "late rows"]
-    keys = ["query", "batch", "rows", "rows_per_second", "lag", "watermark", "late_rows"]
-    out.table("", columns, [[query.get(key) for key in keys] for query in found.progress.get("queries", [])])
-
-
-@click.command()
-@click.argument("run", required=False)
-@click.option("--app", default=None, help="Only the runs of this app.")
-@json_option
-def runs(run: str | None, app: str | None, as_json: bool) -> None:
-    """List runs, newest first; with RUN, show that one."""
-    from rekappa.store.runs import RunStore
-
-    out = output(as_json)
-    if run is not None:
-        _show_run(out, run)
-        return
-    found = RunStore.open(Home.locate()).runs(app)
-    if out.is_json:
-        out.document(found)
-        return
-    rows = [(one.id, one.app, one.kind, one.state, one.created, one.ended, one.error) for one in found]
-    out.table("Runs", ["run", "app", "kind", "state", "created", "ended", "error"], rows)
 
 
 @click.command()
@@ -119,4 +87,4 @@ def stop(run: str, dry_run: bool, as_json: bool) -> None:
     if dry_run:
         out.record({"run": found.id, "state": found.state, "would_stop_process": found.pid})
         return
-    _show_run(out, stop_run(store, found.id).id)
+    show_run(out, Home.locate(), stop_run(store, found.id).id)

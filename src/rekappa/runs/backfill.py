@@ -26,11 +26,12 @@ from rekappa.planning.make import make_plan
 from rekappa.planning.request import BackfillRequest
 from rekappa.replay.tuning import machine_memory, process_settings, unset_by
 from rekappa.runs.bulk_job import run_bulk_job
+from rekappa.runs.code import code_of
 from rekappa.runs.control import Wish, set_wish
 from rekappa.runs.signals import stopping_on_signals
 from rekappa.runs.work import PLAN, Ended, OnProgress, Progress, Work, save_progress
 from rekappa.spark.session import open_session
-from rekappa.store.record import Kind, Run, State, new_run_id
+from rekappa.store.record import Kind, Run, Start, State, new_run_id
 from rekappa.store.runs import RunStore
 
 if TYPE_CHECKING:
@@ -63,7 +64,9 @@ def create_backfill(loaded: Loaded, home: Home, request: BackfillRequest, plan: 
         },
     )
     identity = save_plan(plan, home.checkpoint(run.app, run.id) / PLAN)
-    return RunStore.open(home).create(replace(run, spec={**run.spec, "plan": identity}))
+    store = RunStore.open(home)
+    store.record_start(Start(run.id, "", 0, code_of(home, loaded)))
+    return store.create(replace(run, spec={**run.spec, "plan": identity}))
 
 
 def run_backfill(

@@ -8,6 +8,8 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from datetime import timedelta
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rekappa.app import App
@@ -16,6 +18,7 @@ from rekappa.config.load import Loaded
 from rekappa.errors import AppError, RunError
 from rekappa.home import Home
 from rekappa.runs.batches import Feed, feeds, record_batches
+from rekappa.runs.code import code_of, record_live_start
 from rekappa.runs.queries import AVAILABLE_NOW, ProgressReader, QueryProgress, StopBetweenBatches, start_query
 from rekappa.runs.signals import stopping_on_signals
 from rekappa.sinks.registry import open_sink
@@ -57,7 +60,7 @@ def choose_run(store: RunStore, loaded: Loaded, *, fresh: bool) -> Run:
         )
     last = next((run for run in earlier if run.state.resumable), None)
     if last is None or fresh:
-        spec = {"selected": selected}
+        spec = {"selected": selected, "overrides": list(loaded.overrides)}
         run = Run(id=new_run_id(Kind.LIVE), app=config.app, kind=Kind.LIVE, folder=str(loaded.folder), spec=spec)
         return store.create(run)
     if last.spec.get("selected") != selected:
@@ -83,13 +86,15 @@ def run_live(
     Stopped or killed, the same call continues where the checkpoint is; no event is lost or doubled.
     """
     store = RunStore.open(home)
+    code = code_of(home, loaded)
     run = store.claim(choose_run(store, loaded, fresh=fresh).id)
     try:
         on_start(run)
         trigger = loaded.config.profiles.live.trigger or TRIGGER
         with stopping_on_signals() as stop:
             spark = open_session(loaded.config, "live", home, **_retention(loaded, trigger))
-            started = _start(spark, loaded, app, home, run, AVAILABLE_NOW if available_now else trigger, stop)
+            record = partial(record_live_start, store, loaded, code, run.id)
+            started = _start(spark, loaded, app, home, run, AVAILABLE_NOW if available_now else trigger, stop, record)
             _watch(store, run, home, started, stop, on_progress)
     except BaseException as error:
         store.end(run.id, State.FAILED, error=str(error))
@@ -106,9 +111,16 @@ def _retention(loaded: Loaded, trigger: timedelta) -> dict[str, str]:
 
 
 def _start(
-    spark: SparkSession, loaded: Loaded, app: App, home: Home, run: Run, trigger: timedelta, stop: threading.Event
+    spark: SparkSession,
+    loaded: Loaded,
+    app: App,
+    home: Home,
+    run: Run,
+    trigger: timedelta,
+    stop: threading.Event,
+    record: Callable[[str, Path, tuple[Feed, ...]], None],
 ) -> list[_Started]:
-    """Build every query and prepare every sink before the first one starts."""
+    """Build every query and prepare every sink before the first one starts; `record` is told of each before it does."""
     config = loaded.config
     built = []
     for job in app.jobs.values():
@@ -125,6 +137,7 @@ def _start(
         checkpoint = home.checkpoint(config.app, run.id) / query.name
         checkpoint.mkdir(parents=True, exist_ok=True)
         chosen = config.profiles.live.spark.get(PROVIDER)
+        record(query.name, checkpoint, order)
         try:
             with settings(spark, {PROVIDER: plain(chosen) if chosen else state_store(rows)}):
                 handle = start_query(rows, sink, run.id, query.name, checkpoint, trigger, stop)
