@@ -10,7 +10,9 @@ from typing import Any
 
 from rekappa.errors import ValidationError
 
-VERSION = 1
+VERSION = 2
+ROUNDING = 1e-9
+"""The share of the larger number by which two sums of the same fractions may differ."""
 
 
 class Cause(StrEnum):
@@ -28,7 +30,9 @@ class Rules:
     """How to compare. Without a key, rows are compared as wholes and their number counts.
 
     `unique` refuses null and duplicate keys: an upsert sink holds one row per key. Numbers are equal when they
-    differ by at most `absolute`, or by at most `relative` of the larger one.
+    differ by at most `absolute`, or by at most `relative` of the larger one. `rounded` columns are sums of fractions,
+    whose last digits depend on the order of adding: equal up to `ROUNDING`. `unordered` ones are lists whose order
+    means nothing.
     """
 
     key: tuple[str, ...] = ()
@@ -36,6 +40,8 @@ class Rules:
     ignore: tuple[str, ...] = ()
     absolute: float = 0.0
     relative: float = 0.0
+    rounded: tuple[str, ...] = ()
+    unordered: tuple[str, ...] = ()
     threshold: float = 100.0
     samples: int = 20
 
