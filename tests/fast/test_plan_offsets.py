@@ -1,16 +1,14 @@
-"""Slices by offset: every offset of a partition once and in Kafka's order; production's batches as they were."""
+"""Slices by offset: every offset of a partition once and in Kafka's order."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rekappa.errors import PlanError
-from rekappa.plan.model import OffsetBounds, OffsetRange, Slice, Split
-from rekappa.plan.offsets import CutPoint, Position, RecordedBatch, exact_slices, strict_slices
+from rekappa.plan.model import OffsetBounds, Slice, Split
+from rekappa.plan.offsets import CutPoint, Position, strict_slices
 from rekappa.timeline import Window
 
 T0 = datetime(2026, 11, 1, tzinfo=UTC)
@@ -108,54 +106,6 @@ def test_strict_slices_give_every_offset_of_a_partition_once_and_in_order(
         times = [row[2] for row in read(files, part)]
         assert not times or (part.reach is not None and part.reach.start <= min(times) and max(times) < part.reach.end)
     assert slices == strict_slices(points[::-1], splits[::-1], reads=reads, max_rows=max_rows, max_span=span * MINUTE)
-
-
-@settings(max_examples=120, deadline=None)
-@given(logs(), st.data())
-def test_exact_slices_are_productions_batches_and_nothing_else(
-    log: tuple[list[Row], dict[str, list[Row]], list[Split]], data: st.DataObject
-) -> None:
-    rows, files, splits = log
-    before = {position: min(row[1] for row in rows if row[0] == position) for position in {row[0] for row in rows}}
-    reached = dict(before)
-    batches, expected = [], []
-    for number in range(data.draw(st.integers(0, 6))):
-        own: list[Row] = []
-        for position in sorted(reached):
-            start, end = reached[position], reached[position] + data.draw(st.sampled_from([0, 0, 3, 10]))
-            own += [row for row in rows if row[0] == position and start <= row[1] < end]
-            reached[position] = end
-        batches.append(RecordedBatch(40 + number, dict(reached)))
-        expected.append(sorted(own))
-    slices = exact_slices(batches, splits, before=before)
-    assert [read(files, part) for part in slices] == expected
-    assert [part.number for part in slices] == list(range(len(batches)))
-    assert_ranges_tile(slices)
-
-
-def test_a_batch_without_data_is_an_empty_slice() -> None:
-    position = Position("plays", "eu", "plays", 0)
-    split = split_of("f", [(position, offset, at(offset)) for offset in range(10)], True)
-    batches = [RecordedBatch(n, {position: end}) for n, end in enumerate([4, 4, 10])]
-    slices = exact_slices(batches, [split], before={position: 0})
-    assert [part.rows for part in slices] == [4, 0, 6]
-    assert slices[1] == Slice(1, {})
-
-
-def test_a_partition_that_appears_later_begins_at_zero() -> None:
-    batches = [
-        RecordedBatch.of(0, {"plays": {"eu": {"t": {"0": 5}}}}),
-        RecordedBatch.of(1, {"plays": {"eu": {"t": {"0": 6, "1": 3}}}}),
-    ]
-    slices = exact_slices(batches, [], before={Position("plays", "eu", "t", 0): 2})
-    assert slices[0].source("plays").offsets == (OffsetRange("eu", "t", 0, 2, 5),)
-    assert slices[1].source("plays").offsets == (OffsetRange("eu", "t", 0, 5, 6), OffsetRange("eu", "t", 1, 0, 3))
-
-
-def test_offsets_that_go_back_are_refused() -> None:
-    position = Position("plays", "eu", "t", 7)
-    with pytest.raises(PlanError, match=r"batch 3: partition 7 of 't' in region 'eu' goes back from offset 9 to 4"):
-        exact_slices([RecordedBatch(3, {position: 4})], [], before={position: 9})
 
 
 def test_strict_slices_advance_all_partitions_together_and_attach_few_files() -> None:

@@ -8,10 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from rekappa.errors import PlanError, RunError
-from rekappa.plan.model import OffsetBounds, Split
+from rekappa.errors import RunError
 from rekappa.replay.closing import reached
-from rekappa.replay.exact import recorded_slices
 from rekappa.replay.journal import BatchNote, Journal
 
 FAR = datetime(2027, 1, 1, tzinfo=UTC)
@@ -49,24 +47,3 @@ def test_the_journal_counts_a_repeated_batch_once(tmp_path: Path) -> None:
     again.add(BatchNote(0, 10, 2, 5, None, 3))
     assert (Journal(path).rows, Journal(path).late_rows, Journal(path).newest) == (10, 2, 0)
     assert Journal(path).watermark == FAR
-
-
-def recorded(number: int, end: int) -> dict[str, object]:
-    return {"batch": number, "positions": [{"source": "s", "region": "eu", "topic": "t", "ends": {"0": end}}]}
-
-
-def test_recorded_batches_become_slices_with_the_empty_ones() -> None:
-    noon = datetime(2026, 11, 1, 12, tzinfo=UTC)
-    file = Split("s", "f", 20, 20, noon, noon, "eu", positions=OffsetBounds(0, 0, 10, 29))
-    records = [recorded(n, end) for n, end in [(-1, 0), (0, 10), (1, 20), (2, 20), (3, 30), (4, 30), (5, 40)]]
-    slices = recorded_slices(records, [file])
-    ranges = [[(o.start, o.end) for o in part.sources["s"].offsets] if part.sources else [] for part in slices]
-    assert ranges == [[(10, 20)], [], [(20, 30)], []]
-    assert [part.number for part in slices] == [0, 1, 2, 3]
-
-
-def test_a_hole_in_the_record_is_refused() -> None:
-    with pytest.raises(PlanError, match="between 0 and 2"):
-        recorded_slices([recorded(0, 1), recorded(2, 3)], [])
-    with pytest.raises(PlanError, match="no micro-batches"):
-        recorded_slices([], [])

@@ -14,8 +14,9 @@ from archives import START, create_archive, save_plan
 
 from rekappa.config.model import AppConfig
 from rekappa.home import Home
+from rekappa.plan.offsets import Position
 from rekappa.plan.plan import Mode
-from rekappa.replay.exact import recorded_slices
+from rekappa.plan.recorded import RecordedBatch, exact_slices
 from rekappa.replay.ordered import run_slices
 from rekappa.spark.offsetlog import committed_batches, starting_offsets
 from rekappa.timeline import Window
@@ -48,11 +49,11 @@ def test_reproduces_production_batch_by_batch(
     kafka = spark.read.format("kafka").option("kafka.bootstrap.servers", broker).option("subscribe", topic)
     record(kafka.load()).writeTo(archive.name).append()
     records = recorded(tmp_path / "live", topic)
-    ends = [entry["positions"][0]["ends"] for entry in records]
+    ends = [entry.ends for entry in records]
     assert any(earlier == later for earlier, later in pairwise(ends)), "no batch without data"
 
     scan = archive.scan("events", READS, timedelta(minutes=15))
-    slices = recorded_slices(records, scan.splits)
+    slices = exact_slices(records, scan.splits)
     save_plan(tmp_path / "plan", {"events": archive}, READS, slices=slices, mode=Mode.EXACT)
     replayed: dict[int, list[tuple[Any, ...]]] = {}
     outcome = run_slices(
@@ -113,16 +114,15 @@ def run_live(
     query.start().awaitTermination()
 
 
-def recorded(checkpoint: Path, topic: str) -> list[dict[str, Any]]:
+def recorded(checkpoint: Path, topic: str) -> list[RecordedBatch]:
     """What a live run keeps of its batches, with where it began as batch -1."""
-    lines = [(-1, starting_offsets(checkpoint)[0])]
-    lines += [(batch.number, batch.sources[0]) for batch, _ in committed_batches(checkpoint, None)]
-    return [
-        {
-            "batch": number,
-            "positions": [
-                {"source": "events", "region": "local", "topic": topic, "ends": json.loads(line or "{}").get(topic, {})}
-            ],
-        }
-        for number, line in lines
+
+    def ends(line: str | None) -> dict[Position, int]:
+        parts = json.loads(line or "{}").get(topic, {})
+        return {Position("events", "local", topic, int(part)): end for part, end in parts.items()}
+
+    start = RecordedBatch(-1, ends(starting_offsets(checkpoint)[0]))
+    return [start] + [
+        RecordedBatch(batch.number, ends(batch.sources[0]), batch.watermark)
+        for batch, _ in committed_batches(checkpoint, None)
     ]

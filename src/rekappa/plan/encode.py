@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from rekappa.plan.model import OffsetRange, Slice, SourceSlice, Split
+from rekappa.plan.model import OffsetRange, Slice, SourceSlice, Split, source_of
 from rekappa.plan.plan import Chunk, Estimate, JobPlan, Mode, Plan, SourcePlan
 from rekappa.timeline import Window
 
@@ -45,19 +45,21 @@ def encode_slice(part: Slice) -> Json:
         }
         for name, one in part.sources.items()
     }
-    return {"slice": part.number, "reach": encode_window(part.reach), "paths": list(paths), "sources": sources}
+    made: Json = {"slice": part.number, "reach": encode_window(part.reach), "paths": list(paths), "sources": sources}
+    return made if part.watermark is None else made | {"watermark": micros(part.watermark)}
 
 
 def decode_slice(value: Json) -> Slice:
     paths = value["paths"]
     sources = {
         name: SourceSlice(
-            tuple([_decode_split(name, split, paths) for split in one["splits"]]),
+            tuple([_decode_split(source_of(name), split, paths) for split in one["splits"]]),
             tuple([OffsetRange(*fields) for fields in one["offsets"]]),
         )
         for name, one in value["sources"].items()
     }
-    return Slice(value["slice"], sources, decode_window(value["reach"]) if value["reach"] else None)
+    reach = decode_window(value["reach"]) if value["reach"] else None
+    return Slice(value["slice"], sources, reach, instant(value["watermark"]) if "watermark" in value else None)
 
 
 def _encode_split(split: Split, paths: dict[str, int]) -> list[Any]:
@@ -89,7 +91,7 @@ def decode_head(value: Json, slices: Mapping[str, tuple[Slice, ...]]) -> Plan:
         app=value["app"],
         window=decode_window(value["window"]),
         regions=tuple(value["regions"]),
-        jobs=tuple(_decode_job(job, slices.get(job["job"], ())) for job in value["jobs"]),
+        jobs=tuple(_decode_job(job, slices.get(job["query"] or job["job"], ())) for job in value["jobs"]),
         version=value["version"],
     )
 
@@ -98,6 +100,7 @@ def _encode_job(job: JobPlan) -> Json:
     estimate = job.estimate
     return {
         "job": job.job,
+        "query": job.query,
         "sinks": list(job.sinks),
         "mode": job.mode.value,
         "reason": job.reason,
@@ -125,6 +128,7 @@ def _decode_job(value: Json, slices: tuple[Slice, ...]) -> JobPlan:
     duration = estimate["duration"]
     return JobPlan(
         job=value["job"],
+        query=value["query"],
         sinks=tuple(value["sinks"]),
         mode=Mode(value["mode"]),
         reason=value["reason"],
@@ -162,6 +166,7 @@ def _encode_source(source: SourcePlan) -> Json:
         "complete_until": {region: micros(moment) for region, moment in sorted(source.complete_until.items())},
         "newest": None if source.newest is None else micros(source.newest),
         "wide_files": source.wide_files,
+        "readers": source.readers,
         "density": list(source.density),
     }
 
@@ -181,5 +186,6 @@ def _decode_source(value: Json) -> SourcePlan:
         complete_until={region: instant(moment) for region, moment in value["complete_until"].items()},
         newest=None if value["newest"] is None else instant(value["newest"]),
         wide_files=value["wide_files"],
+        readers=value["readers"],
         density=tuple(value["density"]),
     )

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import accumulate
 
-from rekappa.plan.model import OffsetRange, Split
+from rekappa.plan.model import OffsetRange, Split, source_of
 
 _EVER = datetime.min.replace(tzinfo=UTC)
 _NEVER = datetime.max.replace(tzinfo=UTC)
@@ -16,7 +16,7 @@ _NEVER = datetime.max.replace(tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Offsets that a slice reads, and the closed stretch of time in which their rows lie, as far as it is known."""
+    """Offsets that one reader reads, and the closed stretch of time in which their rows lie, as far as it is known."""
 
     source: str
     offsets: OffsetRange
@@ -39,7 +39,7 @@ class Files:
 
     def that_may_hold(self, wanted: Wanted) -> Iterator[Split]:
         for region in dict.fromkeys((wanted.offsets.region, "")):
-            group = self._groups.get((wanted.source, region))
+            group = self._groups.get((source_of(wanted.source), region))
             if group is not None:
                 yield from group.by_time(wanted) if wanted.has_times else group.by_offset(wanted.offsets)
 

@@ -77,6 +77,16 @@ class Split:
     positions: OffsetBounds | None = None
 
 
+def reader(source: str, number: int) -> str:
+    """The name of a source's nth reader, from 0. A query that joins a source with itself reads it twice."""
+    return source if number == 0 else f"{source}#{number + 1}"
+
+
+def source_of(name: str) -> str:
+    """The source that a reader reads."""
+    return name.partition("#")[0]
+
+
 @dataclass(frozen=True, slots=True)
 class SourceSlice:
     """What one micro-batch reads of one source: these splits, and of them only these offsets, if any are named."""
@@ -103,14 +113,19 @@ NOTHING = SourceSlice()
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """What one micro-batch reads. `reach` is the stretch of ingestion time that its rows span."""
+    """What one micro-batch reads, by reader: a source's first reader has the source's name.
+
+    `reach` is the stretch of ingestion time that its rows span. `watermark` is the one that production's micro-batch
+    ran with, where the slice is one of those; None lets it follow the data.
+    """
 
     number: int
     sources: Mapping[str, SourceSlice]
     reach: Window | None = None
+    watermark: datetime | None = None
 
     def source(self, name: str) -> SourceSlice:
-        """What it reads of one source: nothing, if that source is quiet in this slice."""
+        """What it reads through one reader: nothing, if that is quiet in this slice."""
         return self.sources.get(name, NOTHING)
 
     @property

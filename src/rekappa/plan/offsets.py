@@ -1,6 +1,6 @@
-"""Slices by Kafka offset: strict ones, in the exact order of every partition, and exact ones, as production ran.
+"""Slices by Kafka offset, in the exact order of every partition (`rekappa.plan.recorded` has those of production).
 
-Both say of each slice which offsets [start, end) of which partition it reads. The ranges of a partition follow
+They say of each slice which offsets [start, end) of which partition it reads. The ranges of a partition follow
 each other without gap or overlap, so its records come in the order of Kafka, each once. Splits are attached to
 every slice that could need them; the reader takes from them only the rows whose offsets the slice names.
 """
@@ -8,13 +8,12 @@ every slice that could need them; the reader takes from them only the rows whose
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from itertools import accumulate
 from typing import NamedTuple
 
-from rekappa.errors import PlanError
 from rekappa.plan.cut import TICK, clip
 from rekappa.plan.lookup import Files, Wanted
 from rekappa.plan.model import OffsetRange, Slice, SourceSlice, Split
@@ -22,7 +21,7 @@ from rekappa.timeline import Window
 
 
 class Position(NamedTuple):
-    """One Kafka partition of one source. The same topic in two regions is two positions."""
+    """One Kafka partition of one source, or of one reader of it. The same topic in two regions is two positions."""
 
     source: str
     region: str
@@ -43,28 +42,6 @@ class CutPoint:
     first: int
     last: int
     rows: int
-
-
-@dataclass(frozen=True, slots=True)
-class RecordedBatch:
-    """A micro-batch that production ran: for each partition, the offset that it read up to, exclusive."""
-
-    number: int
-    ends: Mapping[Position, int] = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, number: int, ends: Mapping[str, Mapping[str, Mapping[str, Mapping[int | str, int]]]]) -> RecordedBatch:
-        """From {source: {region: {topic: {partition: end}}}}, as Kafka's offset log writes it below the region."""
-        return cls(
-            number,
-            {
-                Position(source, region, topic, int(partition)): int(end)
-                for source, regions in ends.items()
-                for region, topics in regions.items()
-                for topic, partitions in topics.items()
-                for partition, end in partitions.items()
-            },
-        )
 
 
 def strict_slices(
@@ -101,43 +78,14 @@ def strict_slices(
     batch_rows, since = 0, reads.start
     for bucket in sorted(rows):
         if batch and (batch_rows + rows[bucket] > max_rows or bucket - since >= max_span):
-            slices.append(_slice(len(slices), _joined(batch), files))
+            slices.append(slice_of(len(slices), _joined(batch), files))
             batch, batch_rows = [], 0
         if not batch:
             since, batch_rows = bucket, 0
         batch += wanted.get(bucket, ())
         batch_rows += rows[bucket]
     if batch:
-        slices.append(_slice(len(slices), _joined(batch), files))
-    return tuple(slices)
-
-
-def exact_slices(
-    batches: Sequence[RecordedBatch], splits: Iterable[Split], *, before: Mapping[Position, int]
-) -> tuple[Slice, ...]:
-    """One slice for each batch of production, in its order; a batch that read nothing is an empty slice.
-
-    `before` says where the first batch began: the ends of the batch before it. A partition that appears only
-    later began at offset 0, as a new partition does. Refuses offsets that go back: those are two runs, not one.
-    """
-    files = Files(list(splits))
-    reached = dict(before)
-    slices: list[Slice] = []
-    for batch in batches:
-        wanted = []
-        for position, end in sorted(batch.ends.items()):
-            start = reached.get(position, 0)
-            if end < start:
-                raise PlanError(
-                    f"Cannot replay batch {batch.number}: partition {position.partition} of {position.topic!r} "
-                    f"in region {position.region!r} goes back from offset {start} to {end}",
-                    hint="The batches of one run only go forward: choose the batches of a single run.",
-                )
-            if end > start:
-                offsets = OffsetRange(position.region, position.topic, position.partition, start, end)
-                wanted.append(Wanted(position.source, offsets))
-            reached[position] = end
-        slices.append(_slice(len(slices), wanted, files))
+        slices.append(slice_of(len(slices), _joined(batch), files))
     return tuple(slices)
 
 
@@ -181,7 +129,8 @@ def _joined(batch: list[Wanted]) -> list[Wanted]:
     return [joined[position] for position in sorted(joined)]
 
 
-def _slice(number: int, wanted: list[Wanted], files: Files) -> Slice:
+def slice_of(number: int, wanted: list[Wanted], files: Files) -> Slice:
+    """The slice that reads these offsets, with every split that may hold some of them."""
     sources: dict[str, SourceSlice] = {}
     lows: list[datetime] = []
     highs: list[datetime] = []

@@ -18,8 +18,8 @@ from rekappa.errors import PlanError
 from rekappa.plan.model import Slice
 from rekappa.timeline import Window
 
-PLAN_VERSION = 2
-"""The version that this rekappa writes. It reads this one and older ones, and refuses newer ones."""
+PLAN_VERSION = 3
+"""The version that this rekappa writes and reads."""
 
 
 class Mode(StrEnum):
@@ -58,6 +58,7 @@ class SourcePlan:
     `snapshot` pins the table's version. `complete_until` says, per region, the ingestion time below which the
     archive has everything. `newest` is the newest ingestion time in the table. `density` holds the rows to be
     read per equal stretch of the job's `reads`, oldest first; `wide_files` counts the files that had to be cut.
+    `readers` is how often the query reads the source, where the slices say so for each (exact mode).
     """
 
     name: str
@@ -74,11 +75,15 @@ class SourcePlan:
     newest: datetime | None = None
     wide_files: int = 0
     density: tuple[int, ...] = ()
+    readers: int = 1
 
 
 @dataclass(frozen=True, slots=True)
 class JobPlan:
-    """One job's part: its mode, and then chunks (bulk) or slices (the other modes), never both."""
+    """One job's part: its mode, and then chunks (bulk) or slices (the other modes), never both.
+
+    In exact mode each query of a job has a part of its own, named by `query`: production ran it in its own batches.
+    """
 
     job: str
     sinks: tuple[str, ...]
@@ -94,6 +99,12 @@ class JobPlan:
     chunks: tuple[Chunk, ...] = ()
     warnings: tuple[str, ...] = ()
     estimate: Estimate = field(default_factory=lambda: Estimate(0, 0))
+    query: str | None = None
+
+    @property
+    def name(self) -> str:
+        """What tells the parts of a plan apart: the query's name, or the job's."""
+        return self.query or self.job
 
     def source(self, name: str) -> SourcePlan:
         """The part of one source; refuses a name that the job does not read."""
@@ -115,11 +126,11 @@ class Plan:
     version: int = PLAN_VERSION
 
     def job(self, name: str) -> JobPlan:
-        """The part of one job; refuses a name that is not in the plan."""
+        """The part of one job, or of one query of it; refuses a name that is not in the plan."""
         for job in self.jobs:
-            if job.job == name:
+            if job.name == name:
                 return job
-        known = ", ".join(job.job for job in self.jobs)
+        known = ", ".join(job.name for job in self.jobs)
         raise PlanError(f"Cannot find job {name!r} in the plan", hint=f"It plans: {known}.")
 
     @property

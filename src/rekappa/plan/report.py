@@ -88,7 +88,7 @@ def _job(job: JobPlan, plan: Plan, width: int) -> JobReport:
         *_estimate(job.estimate),
     ]
     return JobReport(
-        job.job,
+        job.name,
         tuple(facts),
         tuple(_source(source) for source in job.sources),
         picture(job, plan.window, regions=plan.regions, width=width),
@@ -145,6 +145,7 @@ def _summary(job: JobPlan, plan: Plan) -> dict[str, Any]:
     estimate = job.estimate
     return {
         "job": job.job,
+        "query": job.query,
         "sinks": list(job.sinks),
         "mode": job.mode.value,
         "reason": job.reason,

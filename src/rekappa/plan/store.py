@@ -49,7 +49,7 @@ def _lines(plan: Plan) -> Iterator[tuple[str | None, bytes]]:
     yield None, _line(encode_head(plan))
     for job in plan.jobs:
         for part in job.slices:
-            yield job.job, _line(encode_slice(part))
+            yield job.name, _line(encode_slice(part))
 
 
 def plan_id(plan: Plan) -> str:
@@ -65,7 +65,7 @@ def save(plan: Plan, path: Path) -> str:
     path.parent.mkdir(parents=True, exist_ok=True)
     unfinished = path.with_name(f"{path.name}.{os.getpid()}.tmp")
     digest = hashlib.sha256()
-    index: dict[str, list[int]] = {job.job: [] for job in plan.jobs}
+    index: dict[str, list[int]] = {job.name: [] for job in plan.jobs}
     at = 0
     try:
         with open(unfinished, "wb") as out:

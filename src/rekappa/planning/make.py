@@ -70,7 +70,7 @@ class _Asked:
 
 def make_plan(spark: SparkSession, loaded: Loaded, app: App, home: Home, request: BackfillRequest) -> Plan:
     """The frozen plan. Refuses what can't be replayed, and windows that the archive does not hold."""
-    made = [_plan_job(spark, loaded, app, home, request, job) for job in _chosen(app, request)]
+    made = [part for job in _chosen(app, request) for part in _plan_job(spark, loaded, app, home, request, job)]
     return Plan(app.name, request.window, tuple(request.regions), tuple(made))
 
 
@@ -81,7 +81,10 @@ def _chosen(app: App, request: BackfillRequest) -> list[Job]:
     return [job for name, job in app.jobs.items() if not request.jobs or name in request.jobs]
 
 
-def _plan_job(spark: SparkSession, loaded: Loaded, app: App, home: Home, request: BackfillRequest, job: Job) -> JobPlan:
+def _plan_job(
+    spark: SparkSession, loaded: Loaded, app: App, home: Home, request: BackfillRequest, job: Job
+) -> tuple[JobPlan, ...]:
+    """The plan of one job: one part, or in exact mode one for each of its queries."""
     asked = _ask(spark, loaded, app, request, job)
     reads = request.window.widened(asked.margins.warm_up, asked.margins.drain)
     inputs = [scan_source(loaded, home, name, reads, request.regions, asked.columns[name]) for name in job.sources]
@@ -117,8 +120,14 @@ def _plan_job(spark: SparkSession, loaded: Loaded, app: App, home: Home, request
         sources=tuple(one.plan for one in inputs),
         warnings=(*asked.choice.warnings, *asked.margins.notes, *notes),
     )
-    planned = _cut(loaded, home, request, asked, planned, inputs)
-    return replace(planned, estimate=_estimate(home, loaded, planned, asked.margins))
+    parts: tuple[JobPlan, ...]
+    if mode is Mode.EXACT:
+        from rekappa.planning.exact import exact_plans
+
+        parts = exact_plans(spark, loaded, home, request, planned, asked.queries, asked.shapes, inputs)
+    else:
+        parts = (_cut(request, asked, planned, inputs),)
+    return tuple(replace(part, estimate=_estimate(home, loaded, part, asked.margins)) for part in parts)
 
 
 def _ask(spark: SparkSession, loaded: Loaded, app: App, request: BackfillRequest, job: Job) -> _Asked:
@@ -145,14 +154,7 @@ def _columns(shapes: Sequence[Shape], source: str) -> tuple[str, ...]:
     return (*plain, *(f"{METADATA}.{field}" for field in inner))
 
 
-def _cut(
-    loaded: Loaded,
-    home: Home,
-    request: BackfillRequest,
-    asked: _Asked,
-    planned: JobPlan,
-    inputs: Sequence[Input],
-) -> JobPlan:
+def _cut(request: BackfillRequest, asked: _Asked, planned: JobPlan, inputs: Sequence[Input]) -> JobPlan:
     """The plan with its chunks or slices."""
     splits = [split for one in inputs for split in one.splits]
     if planned.mode is Mode.BULK:
@@ -169,12 +171,9 @@ def _cut(
             regions=request.regions,
         )  # fmt: skip
         return replace(planned, slices=slices)
-    from rekappa.planning.offsets import exact_plan, strict_plan
+    from rekappa.planning.offsets import strict_plan
 
-    if planned.mode is Mode.STRICT:
-        span = request.slice_span or min(bound.values())
-        return strict_plan(request, planned, inputs, rows, span)
-    return exact_plan(loaded, home, request, planned, asked.queries, inputs)
+    return strict_plan(request, planned, inputs, rows, request.slice_span or min(bound.values()))
 
 
 def _estimate(home: Home, loaded: Loaded, planned: JobPlan, margins: Margins) -> Estimate:

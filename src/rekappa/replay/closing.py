@@ -61,3 +61,9 @@ def move_watermark(query: StreamingQuery, watermark: datetime) -> datetime | Non
     before = int(tracker.currentWatermark())
     tracker.setWatermark(max((watermark - _EPOCH) // timedelta(milliseconds=1), before))
     return _EPOCH + timedelta(milliseconds=before) if before else None
+
+
+def set_watermark(query: StreamingQuery, watermark: datetime) -> None:
+    """Give the next batch of a running query exactly this watermark, whatever the data says."""
+    java: Any = query._jsq
+    java.streamingQuery().watermarkTracker().setWatermark((watermark - _EPOCH) // timedelta(milliseconds=1))

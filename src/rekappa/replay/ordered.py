@@ -18,11 +18,12 @@ from typing import TYPE_CHECKING, Any
 
 from rekappa.errors import RekappaError, RunError, SourceError
 from rekappa.home import local_uri
+from rekappa.plan.plan import Mode
 from rekappa.plan.store import PlanFile
-from rekappa.replay.closing import move_watermark, reached
+from rekappa.replay.closing import move_watermark, reached, set_watermark
 from rekappa.replay.journal import BatchNote, Journal
 from rekappa.replay.state import LOG_FILES, forget, log_settings, state_settings
-from rekappa.replay.stream import replay_stream, slice_scan
+from rekappa.replay.stream import AboutTo, replay_stream, slice_scan, with_readers
 from rekappa.replay.values import ArchiveSource, Control, HoldBack, SliceOutcome, SliceProgress
 from rekappa.spark.state import settings
 from rekappa.timeline import Window
@@ -131,7 +132,7 @@ class _SliceRun:
     def advance(self) -> None:
         """Run the query until the last batch is committed."""
         self.cause, self._started = None, SimpleQueue()
-        rows = self.result(self._inputs())
+        rows = self._query()
         chosen = state_settings(rows, self.state_store, self.spark.sparkContext.defaultParallelism)
         with settings(self.spark, log_settings(chosen) | chosen | self.settings):
             query = (
@@ -195,21 +196,40 @@ class _SliceRun:
             hint="The run can be resumed from this slice.",
         )
 
-    def _inputs(self) -> dict[str, DataFrame]:
-        return {
+    def _query(self) -> DataFrame:
+        """The job's result on streams of the plan's slices."""
+        planned = self.plan.head.job(self.job)
+        recorded = planned.mode is Mode.EXACT
+        about_to = AboutTo(self._read if recorded else None, None if self.closing is None else self._close)
+        inputs = {
             name: replay_stream(
                 self.spark, self.plan, self.job, name, table=one.table, schema=one.schema, columns=one.columns,
-                close=None if self.closing is None else self._close,
+                about_to=about_to,
             )
             for name, one in self.sources.items()
         }  # fmt: skip
+        rows = self.result(inputs)
+        if all(source.readers == 1 for source in planned.sources):
+            return rows
+        tables = {name: one.table for name, one in self.sources.items()}
+        return with_readers(self.spark, rows, self.plan, self.job, tables, about_to)
 
-    def _close(self) -> None:
-        """Called by Spark, on a thread of its own, by each source as it is about to begin the closing batch."""
+    def _running(self) -> StreamingQuery:
+        """The query, for the sources that Spark calls on a thread of its own; waits until it has been started."""
         query = self._started.get()
         self._started.put(query)
+        return query
+
+    def _read(self, number: int) -> None:
+        """Called by each source as Spark is about to begin the batch of a slice that production ran."""
+        watermark = self.plan.slice(self.job, number).watermark
+        if watermark is not None:
+            set_watermark(self._running(), watermark)
+
+    def _close(self) -> None:
+        """Called by each source as Spark is about to begin the closing batch."""
         assert self.closing is not None, "only asked for where there is something to close"
-        self.journal.note_watermark(move_watermark(query, self.closing))
+        self.journal.note_watermark(move_watermark(self._running(), self.closing))
 
     def _unreadable(self, number: int) -> tuple[str, str] | None:
         """The first file of a slice that can't be read, and why: Spark's own errors do not always tell."""

@@ -1,6 +1,6 @@
-"""Kafka positions in the archive: what strict mode needs to know of every partition before it can plan.
+"""Kafka positions in the archive: what strict and exact modes need to know of every partition before they can plan.
 
-Reads only four small columns of the files, once, when the plan is made.
+Reads only a few small columns of the files, once, when the plan is made.
 """
 
 from __future__ import annotations
@@ -15,11 +15,14 @@ from rekappa.iceberg.files import leaf, open_parquet
 from rekappa.plan.encode import instant, micros
 from rekappa.plan.model import Split
 from rekappa.plan.offsets import CutPoint, Position
+from rekappa.plan.plan import SourcePlan
+from rekappa.plan.recorded import Needed
 from rekappa.record import INGESTION, OFFSET, PARTITION, REGION, TOPIC
 from rekappa.timeline import Window
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
+    from pyspark.sql import SparkSession
 
 BUCKET = timedelta(minutes=1)
 _COLUMNS = (REGION, TOPIC, PARTITION, OFFSET, INGESTION)
@@ -45,6 +48,35 @@ def cut_points(
     grouped = pa.concat_tables(parts).group_by(_KEYS)
     merged = grouped.aggregate([("first", "min"), ("last", "max"), ("rows", "sum")])
     return tuple(_points(next(iter(paths.values())), merged, reads, bucket))
+
+
+def offsets_of_times(
+    spark: SparkSession, source: SourcePlan, columns: Sequence[str], stretch: Window, regions: Sequence[str]
+) -> dict[Position, Needed]:
+    """For every Kafka partition: its first and its last event with any of these times in the stretch.
+
+    Whenever it was ingested: files are left out by the bounds of the columns themselves.
+    """
+    from pyspark.sql import functions as F
+
+    reader = spark.read.format("iceberg")
+    if source.snapshot is not None:
+        reader = reader.option("snapshot-id", str(source.snapshot))
+    inside = F.lit(False)
+    for column in columns:
+        moment = F.col(column)
+        inside = inside | ((moment >= F.lit(stretch.start)) & (moment < F.lit(stretch.end)))
+    rows = reader.load(source.table).where(inside)
+    if regions:
+        rows = rows.where(F.col(REGION).isin(*regions))
+    places = [F.col(name).alias(name.rpartition(".")[2]) for name in (REGION, TOPIC, PARTITION)]
+    found = rows.groupBy(*places).agg(F.min(OFFSET).alias("first"), F.max(OFFSET).alias("last"))
+    return {
+        Position(source.name, row["region"] or "", row["topic"] or "", row["partition"]): Needed(
+            row["first"], row["last"]
+        )
+        for row in found.collect()
+    }
 
 
 def _points(source: str, merged: Any, reads: Window, bucket: timedelta) -> Iterator[CutPoint]:

@@ -12,11 +12,13 @@ Python, and answers with a scan of the slice's files: the rows themselves never 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from rekappa.plan.model import NOTHING
+from rekappa.plan.model import NOTHING, reader
 from rekappa.plan.store import PlanFile
 from rekappa.record import METADATA
 from rekappa.replay.closing import CLOSED, SLICE
@@ -25,6 +27,18 @@ from rekappa.replay.scan import SliceScan
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
+
+
+_REPLAY = "replay of "
+
+
+@dataclass(frozen=True, slots=True)
+class AboutTo:
+    """What to call just before Spark logs a batch: `read` for one that reads a slice, with its number; `close` for the
+    batch without rows that follows the last slice. Without `close` there is no such batch."""
+
+    read: Callable[[int], None] | None = None
+    close: Callable[[], None] | None = None
 
 
 class ReplaySource:
@@ -36,10 +50,8 @@ class ReplaySource:
             "org.apache.spark.sql.connector.read.streaming.SupportsAdmissionControl",
         )
 
-    def __init__(
-        self, scan: SliceScan, plan: PlanFile, job: str, source: str, close: Callable[[], None] | None = None
-    ) -> None:
-        self._scan, self._plan, self._job, self._source, self._close = scan, plan, job, source, close
+    def __init__(self, scan: SliceScan, plan: PlanFile, job: str, reader: str, about_to: AboutTo) -> None:
+        self._scan, self._plan, self._job, self._reader, self._about_to = scan, plan, job, reader, about_to
         jvm: Any = scan.spark._jvm
         self._jvm, self._offsets = jvm, jvm.org.apache.spark.sql.execution.streaming.runtime.SerializedOffset
         self._count = plan.slice_count(job)
@@ -53,10 +65,12 @@ class ReplaySource:
     def latestOffset(self, start: Any, limit: Any) -> Any:
         reached = _slice(start)
         if reached < self._count:
+            if self._about_to.read is not None:
+                self._about_to.read(reached)
             return self._offset({SLICE: reached + 1})
-        if self._close is None or start is None or CLOSED in json.loads(start.json()):
+        if self._about_to.close is None or start is None or CLOSED in json.loads(start.json()):
             return start
-        self._close()
+        self._about_to.close()
         return self._offset({SLICE: reached, CLOSED: True})
 
     def getBatch(self, start: Any, end: Any) -> Any:
@@ -93,7 +107,7 @@ class ReplaySource:
         return id(self) % (1 << 31)
 
     def toString(self) -> str:
-        return f"replay of {self._scan.table}"
+        return f"{_REPLAY}{self._reader} from {self._scan.table}"
 
     def _prepare(self, number: int) -> Future[Any]:
         if number not in self._prepared:
@@ -101,7 +115,7 @@ class ReplaySource:
         return self._prepared[number]
 
     def _rows(self, number: int) -> Any:
-        return self._scan.stream(self._plan.slice(self._job, number).source(self._source))
+        return self._scan.stream(self._plan.slice(self._job, number).source(self._reader))
 
     def _offset(self, value: dict[str, Any]) -> Any:
         return self._offsets(json.dumps(value))
@@ -116,12 +130,11 @@ def replay_stream(
     table: str,
     schema: StructType,
     columns: Sequence[str] = (),
-    close: Callable[[], None] | None = None,
+    about_to: AboutTo = AboutTo(),  # noqa: B008  # frozen
 ) -> DataFrame:
     """A stream in the record's shape, `schema`, that reads only `columns` of the archive (all, if none are named).
 
-    `columns` may name fields of the metadata (`__metadata__.offset`). Columns that are not read are null. With `close`
-    a batch without rows follows the last slice; it is called just before Spark logs that batch.
+    `columns` may name fields of the metadata (`__metadata__.offset`). Columns that are not read are null.
     """
     from pyspark.java_gateway import ensure_callback_server_started
     from pyspark.sql import DataFrame
@@ -132,10 +145,54 @@ def replay_stream(
     scan = slice_scan(spark, plan, job, source, table, narrow)
     attributes = jvm.org.apache.spark.sql.catalyst.types.DataTypeUtils.toAttributes(java_schema(spark, narrow))
     relation = jvm.org.apache.spark.sql.execution.streaming.runtime.StreamingExecutionRelation(
-        ReplaySource(scan, plan, job, source, close), attributes, jvm.scala.Option.empty(), spark._jsparkSession
+        ReplaySource(scan, plan, job, source, about_to), attributes, jvm.scala.Option.empty(), spark._jsparkSession
     )
     stream = DataFrame(jvm.org.apache.spark.sql.classic.Dataset.ofRows(spark._jsparkSession, relation), spark)
     return stream if narrow == schema else _widened(stream, narrow, schema)
+
+
+def with_readers(
+    spark: SparkSession,
+    rows: DataFrame,
+    plan: PlanFile,
+    job: str,
+    tables: Mapping[str, str],
+    about_to: AboutTo,
+) -> DataFrame:
+    """The same query, in which each further place that reads a source has a reader of its own.
+
+    Spark gives a source that is joined with itself two readers of the topic, which may stand at different offsets.
+    Readers are told apart by their place in the query, as Spark's log of offsets does.
+    """
+    from pyspark.sql import DataFrame
+
+    class Swap:
+        """A Scala function that is called with every node of the query, from the top, left to right."""
+
+        class Java:
+            implements = ("scala.PartialFunction",)
+
+        def __init__(self) -> None:
+            self.seen: Counter[str] = Counter()
+
+        def applyOrElse(self, node: Any, default: Any) -> Any:
+            if node.getClass().getSimpleName() != "StreamingExecutionRelation":
+                return default.apply(node)
+            name = node.source().toString().removeprefix(_REPLAY).partition(" from ")[0]
+            number = self.seen[name]
+            self.seen[name] += 1
+            if number == 0:
+                return default.apply(node)
+            read = _schema(node.source().schema())
+            own = ReplaySource(
+                slice_scan(spark, plan, job, name, tables[name], read), plan, job, reader(name, number), about_to
+            )
+            return node.copy(own, node.output(), node.catalogTable(), spark._jsparkSession)
+
+    java: Any = rows._jdf
+    swapped = java.queryExecution().analyzed().transform(Swap())
+    jvm: Any = spark._jvm
+    return DataFrame(jvm.org.apache.spark.sql.classic.Dataset.ofRows(spark._jsparkSession, swapped), spark)
 
 
 def slice_scan(spark: SparkSession, plan: PlanFile, job: str, source: str, table: str, schema: StructType) -> SliceScan:
@@ -165,6 +222,12 @@ def narrowed(schema: StructType, columns: Sequence[str]) -> StructType:
 def java_schema(spark: SparkSession, schema: StructType) -> Any:
     java: Any = spark._jsparkSession
     return java.parseDataType(schema.json())
+
+
+def _schema(java: Any) -> StructType:
+    from pyspark.sql.types import StructType
+
+    return StructType.fromJson(json.loads(java.json()))
 
 
 def _slice(offset: Any) -> int:

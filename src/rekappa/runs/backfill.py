@@ -59,7 +59,7 @@ def create_backfill(loaded: Loaded, home: Home, request: BackfillRequest, plan: 
         spec={
             **request.to_json(),
             "overrides": list(loaded.overrides),
-            "modes": {job.job: job.mode for job in plan.jobs},
+            "modes": {job.name: job.mode for job in plan.jobs},
             "sinks": [sink for job in plan.jobs for sink in job.sinks],
         },
     )
@@ -123,7 +123,7 @@ def continue_backfill(
 
 def _run_job(work: Work, job: JobPlan) -> None:
     began = time.monotonic()
-    before = work.jobs.setdefault(job.job, {"job": job.job, "mode": job.mode.value})
+    before = work.jobs.setdefault(job.name, {"job": job.name, "mode": job.mode.value})
     if job.mode is Mode.BULK:
         fresh = run_bulk_job(work, job)
     else:

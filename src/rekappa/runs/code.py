@@ -8,7 +8,7 @@ from rekappa.config.load import Loaded
 from rekappa.config.origin import is_secret
 from rekappa.config.targets import target_of
 from rekappa.home import Home
-from rekappa.runs.batches import Feed, record_batches
+from rekappa.replay.batches import Feed, record_batches
 from rekappa.store.code import Code, keep_code
 from rekappa.store.record import Start
 from rekappa.store.runs import RunStore

@@ -17,7 +17,7 @@ from rekappa.config.bind import Query, queries
 from rekappa.config.load import Loaded
 from rekappa.errors import AppError, RunError
 from rekappa.home import Home
-from rekappa.runs.batches import Feed, feeds, record_batches
+from rekappa.replay.batches import Feed, feeds, record_batches
 from rekappa.runs.code import code_of, record_live_start
 from rekappa.runs.queries import AVAILABLE_NOW, ProgressReader, QueryProgress, StopBetweenBatches, start_query
 from rekappa.runs.signals import stopping_on_signals

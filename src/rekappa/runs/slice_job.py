@@ -40,7 +40,7 @@ def run_slices_job(work: Work, job: JobPlan) -> bool:
         outcome = run_slices(
             work.spark,
             work.folder / PLAN,
-            job.job,
+            job.name,
             sources,
             lambda inputs, query=query: work.app.jobs[job.job].results(inputs)[query.output],  # type: ignore[misc]
             _writer(work, query, sink),
@@ -50,7 +50,7 @@ def run_slices_job(work: Work, job: JobPlan) -> bool:
             on_progress=_slice_progress(work, job, number, len(own)),
             control=lambda: _slice_control(work),
         )
-        work.jobs[job.job].setdefault("queries", {})[query.name] = {
+        work.jobs[job.name].setdefault("queries", {})[query.name] = {
             "late_rows": outcome.late_rows,
             "peak_state_rows": outcome.peak_state_rows,
             "final_until": format_instant(outcome.watermark) if outcome.watermark else None,
@@ -109,7 +109,7 @@ def _slice_progress(work: Work, job: JobPlan, number: int, count: int) -> Callab
         report(
             work,
             Progress(
-                work.run.id, job.job, job.mode, number * now.slices + now.done, count * now.slices, now.rows,
+                work.run.id, job.name, job.mode, number * now.slices + now.done, count * now.slices, now.rows,
                 planned * count, now.late_rows, now.state_rows, now.reach, left, now.paused,
             ),
         )  # fmt: skip

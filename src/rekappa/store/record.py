@@ -67,12 +67,16 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """Where one topic of one source stood at the end of a micro-batch: the next offset of each partition."""
+    """Where one topic of one source stood at the end of a micro-batch: the next offset of each partition.
+
+    A query that joins a source with itself reads it through several readers, counted from 0.
+    """
 
     source: str
     region: str
     topic: str
     ends: Mapping[int, int]
+    reader: int = 0
 
 
 @dataclass(frozen=True, slots=True)

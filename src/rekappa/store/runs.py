@@ -180,12 +180,19 @@ def _moment(text: str | None) -> datetime | None:
 
 def _position_row(position: Position) -> dict[str, Any]:
     ends = {str(partition): end for partition, end in sorted(position.ends.items())}
-    return {"source": position.source, "region": position.region, "topic": position.topic, "ends": ends}
+    row = {"source": position.source, "region": position.region, "topic": position.topic, "ends": ends}
+    return row | {"reader": position.reader} if position.reader else row
 
 
 def _positions(text: str) -> tuple[Position, ...]:
     return tuple(
-        Position(row["source"], row["region"], row["topic"], {int(part): end for part, end in row["ends"].items()})
+        Position(
+            row["source"],
+            row["region"],
+            row["topic"],
+            {int(part): end for part, end in row["ends"].items()},
+            row.get("reader", 0),
+        )
         for row in json.loads(text)
     )
 

@@ -26,7 +26,7 @@ def open_from(staged: Staged, sink: str) -> datetime | None:
     jobs = [job for job in plan.jobs if sink in job.sinks]
     moments = [moment for job in jobs for moment in open_ends(job, plan.window, plan.regions)]
     for entry in _entries(run.progress.get("jobs")):
-        if entry.get("job") in {job.job for job in jobs}:
+        if entry.get("job") in {job.name for job in jobs}:
             reached = [query.get("final_until") for query in (entry.get("queries") or {}).values()]
             moments += [parse_instant(text) for text in reached if text]
     early = [moment for moment in moments if moment < plan.window.end]

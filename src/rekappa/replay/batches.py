@@ -1,9 +1,11 @@
-"""Copying production's micro-batch boundaries from Spark's log into the store, for exact replay later."""
+"""Production's micro-batches: copied from Spark's log into the store while it runs, for exact replay later."""
 
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -30,16 +32,21 @@ def feeds(config: AppConfig, job: Job) -> tuple[Feed, ...]:
 
 
 def positions(lines: Sequence[str | None], order: Sequence[Feed]) -> tuple[Position, ...]:
-    """What each logged line says. Lines of one topic belong to its clusters in their configured order."""
-    left = list(order)
+    """What each logged line says, by reader.
+
+    Spark logs a line for every place where the query reads a topic, in the order of the query. Lines of one topic
+    belong to its clusters in their configured order; after the last cluster the next reader of the source begins.
+    """
+    seen: Counter[Feed] = Counter()
     found: list[Position] = []
     for line in lines:
         ends = json.loads(line) if line and line.startswith("{") else {}
-        for feed in left:
-            if isinstance(ends.get(feed[2]), dict):
-                found.append(Position(*feed, {int(part): int(end) for part, end in ends[feed[2]].items()}))
-                left.remove(feed)
-                break
+        own = [feed for feed in order if isinstance(ends.get(feed[2]), dict)]
+        if own:
+            feed = min(own, key=lambda one: seen[one])
+            parts = {int(part): int(end) for part, end in ends[feed[2]].items()}
+            found.append(Position(*feed, parts, seen[feed]))
+            seen[feed] += 1
     return tuple(found)
 
 
@@ -51,7 +58,20 @@ def record_batches(store: RunStore, run: str, query: str, checkpoint: Path, orde
         for logged, committed in committed_batches(checkpoint, last)
     ]
     if last is None and fresh:
-        start = positions(starting_offsets(checkpoint), order)
+        start = _starts(positions(starting_offsets(checkpoint), order), fresh[0].positions)
         fresh.insert(0, Batch(run, query, -1, start, None, datetime.now(UTC)))
     if fresh:
         store.record_batches(fresh)
+
+
+def _starts(known: Sequence[Position], first: Sequence[Position]) -> tuple[Position, ...]:
+    """Where every reader began. Readers that share one Kafka source of Spark share its beginning, logged once."""
+    began = {(one.source, one.region, one.topic): one for one in reversed(known)}
+    there = {(one.source, one.region, one.topic, one.reader) for one in known}
+    shared = [
+        replace(begin, reader=one.reader)
+        for one in first
+        if (one.source, one.region, one.topic, one.reader) not in there
+        and (begin := began.get((one.source, one.region, one.topic))) is not None
+    ]
+    return (*known, *shared)
