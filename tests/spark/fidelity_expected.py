@@ -14,9 +14,9 @@ from itertools import groupby, pairwise
 from typing import Any
 
 from fidelity_history import MINUTE, Production, Row
+from fidelity_readings import readings
 
 from rekappa.timeline import Window
-from rekappa.validate.late import readings
 
 GAP = 5 * MINUTE
 EPOCH = datetime(1970, 1, 1)

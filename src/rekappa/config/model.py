@@ -119,12 +119,18 @@ class Source(Model):
 
 
 class SinkBase(Model):
-    """What all sinks share. `job` is the output it takes: its own name unless told otherwise."""
+    """What all sinks share. `job` is the output it takes: its own name unless told otherwise.
+
+    `expect` says what a backfill may change by its code, `late` whether rows that production lacks because it dropped
+    events as late may be published.
+    """
 
     job: str | None = None
     key: Names = ()
     event_time: str | None = None
     max_rows_per_second: Float | None = Field(default=None, gt=0)
+    expect: str | None = None
+    late: Literal["keep", "drop"] = "keep"
 
 
 class ConsoleSink(SinkBase):

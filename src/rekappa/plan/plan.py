@@ -83,6 +83,7 @@ class JobPlan:
     """One job's part: its mode, and then chunks (bulk) or slices (the other modes), never both.
 
     In exact mode each query of a job has a part of its own, named by `query`: production ran it in its own batches.
+    `chance` names what the job uses that differs in every run: the clock, random numbers.
     """
 
     job: str
@@ -100,6 +101,7 @@ class JobPlan:
     warnings: tuple[str, ...] = ()
     estimate: Estimate = field(default_factory=lambda: Estimate(0, 0))
     query: str | None = None
+    chance: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:

@@ -119,6 +119,7 @@ def _plan_job(
         reads=reads,
         sources=tuple(one.plan for one in inputs),
         warnings=(*asked.choice.warnings, *asked.margins.notes, *notes),
+        chance=tuple(sorted({name for shape in asked.shapes for name in (*shape.clock, *shape.random)})),
     )
     parts: tuple[JobPlan, ...]
     if mode is Mode.EXACT:

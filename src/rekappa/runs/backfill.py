@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from importlib import import_module
-from threading import Thread
+from threading import Event, Thread
 from typing import TYPE_CHECKING
 
 from rekappa.app import App
@@ -97,6 +97,16 @@ def continue_backfill(
     on_progress: OnProgress = lambda progress: None,
 ) -> Run:
     """Run what is left of a backfill: all of a new one, the rest of one that was stopped, killed or failed."""
+
+    def carry_out(run: Run, stop: Event) -> None:
+        plan = load_plan(home.checkpoint(run.app, run.id) / PLAN)
+        run_jobs(Work(spark, loaded, app, home, run, plan, RunStore.open(home), stop, on_progress))
+
+    return carried_out(home, run_id, carry_out)
+
+
+def carried_out(home: Home, run_id: str, carry_out: Callable[[Run, Event], None]) -> Run:
+    """Take a run, do its work and record how it ended. Refuses one that is over or that another process has."""
     store = RunStore.open(home)
     run = store.run(run_id)
     if run.state in (State.FINISHED, State.CANCELLED):
@@ -104,11 +114,8 @@ def continue_backfill(
     run = store.claim(run.id)
     set_wish(home, run, Wish.GO)
     try:
-        plan = load_plan(home.checkpoint(run.app, run.id) / PLAN)
         with stopping_on_signals() as stop:
-            work = Work(spark, loaded, app, home, run, plan, store, stop, on_progress)
-            for job in plan.jobs:
-                _run_job(work, job)
+            carry_out(run, stop)
     except Ended as ended:
         return store.end(run.id, ended.state)
     except KeyboardInterrupt:
@@ -119,6 +126,12 @@ def continue_backfill(
         store.end(run.id, State.FAILED, error=message)
         raise
     return store.end(run.id, State.FINISHED)
+
+
+def run_jobs(work: Work) -> None:
+    """Every job of the work's plan, one after the other."""
+    for job in work.plan.jobs:
+        _run_job(work, job)
 
 
 def _run_job(work: Work, job: JobPlan) -> None:

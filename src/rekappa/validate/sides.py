@@ -68,13 +68,18 @@ def sides(production: DataFrame, staging: DataFrame, rules: Rules) -> Sides:
     columns = require_same_columns(production, staging)
     _require_known(rules, columns)
     left = production.toDF(*(f"c{at}" for at in range(len(columns))))
-    # By place, not by name: a name may hold what SQL reads as something else.
-    there = {name: at for at, name in enumerate(staging.columns)}
-    right = staging.toDF(*(f"s{at}" for at in range(len(there))))
-    right = right.select(*(right[f"s{there[name]}"].alias(f"c{at}") for at, name in enumerate(columns)))
+    right, places = by_place(staging)
+    right = right.select(*(right[places[name]].alias(f"c{at}") for at, name in enumerate(columns)))
     made = Sides(left, right, production.schema, rules)
     compared = [name for name in columns if name not in rules.ignore]
     return Sides(_numbered(made, left, compared), _numbered(made, right, compared), production.schema, rules)
+
+
+def by_place(rows: DataFrame) -> tuple[DataFrame, dict[str, str]]:
+    """The rows with columns named by their place, and that name for each: a real name may hold what SQL reads."""
+    return rows.toDF(*(f"s{at}" for at in range(len(rows.columns)))), {
+        name: f"s{at}" for at, name in enumerate(rows.columns)
+    }
 
 
 def _numbered(made: Sides, rows: DataFrame, compared: Sequence[str]) -> DataFrame:

@@ -1,0 +1,165 @@
+"""Control runs: kept code over a plan, into staging of its own, to settle why a backfill differs from production.
+
+A control is a run in the store like any other: it can be killed and goes on, `rekappa runs` shows it, and a finished
+one answers the same question again without running. It reads the archive and writes to staging only: where things
+are, it takes from the configuration of the backfill; what is computed, from the kept code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from rekappa.app import App
+from rekappa.config.bind import visiting_app
+from rekappa.config.load import Loaded, load
+from rekappa.errors import RekappaError, RunError
+from rekappa.home import Home
+from rekappa.plan.plan import Plan
+from rekappa.plan.store import plan_id
+from rekappa.plan.store import save as save_plan
+from rekappa.runs.stretches import Stretch, run_stretches
+from rekappa.runs.work import PLAN, OnProgress
+from rekappa.staging.staged import Staged, load_run
+from rekappa.staging.tables import staging_table
+from rekappa.store.code import Code, kept_folder
+from rekappa.store.record import Kind, Run, Start, State, new_run_id
+from rekappa.store.runs import RunStore
+from rekappa.validate.production import NoControl
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+Tell = Callable[[str], None]
+
+
+class Role(StrEnum):
+    """What a control shows."""
+
+    CODE = "production's code"
+    EXACT = "production's code over its micro-batches"
+    EXACT_NEW = "the run's code over production's micro-batches"
+    BULK = "in bulk, which drops nothing"
+
+
+@dataclass(frozen=True, slots=True)
+class Control:
+    """A finished control and where it wrote."""
+
+    run: Run
+    table: str
+
+
+@contextmanager
+def kept_app(home: Home, base: Loaded, code: Code, sink: str) -> Iterator[tuple[Loaded, App]]:
+    """Kept code, ready to run for one sink: its jobs, schemas and times; the places are those of `base`."""
+    assert code.hash is not None, "only kept code can be visited"
+    loaded = load(kept_folder(home, code.hash), overrides=code.overrides)
+    with visiting_app(loaded) as app:
+        yield _placed(loaded, base, sink), app
+
+
+def _placed(loaded: Loaded, base: Loaded, sink: str) -> Loaded:
+    kept, here = loaded.config, base.config
+    if sink not in kept.sinks:
+        raise NoControl(f"production's code has no sink {sink!r}")
+    sources = {
+        name: source.model_copy(
+            update={"candidates": here.sources[name].candidates, "selected": here.sources[name].selected}
+        )
+        if name in here.sources
+        else source
+        for name, source in kept.sources.items()
+    }
+    # Rows are told to be in the window, and paired, as the backfill does it.
+    same = {"event_time": here.sinks[sink].event_time, "key": here.sinks[sink].key}
+    places = {name: getattr(here, name) for name in ("catalogs", "clusters", "profiles", "archive")}
+    config = kept.model_copy(
+        update={**places, "sources": sources, "sinks": {sink: kept.sinks[sink].model_copy(update=same)}}
+    )
+    return replace(loaded, config=config)
+
+
+def run_control(
+    spark: SparkSession,
+    staged: Staged,
+    sink: str,
+    role: Role,
+    plan: Plan,
+    stretches: Sequence[Stretch],
+    tell: Tell = lambda text: None,
+) -> Control:
+    """Run the control, or what is left of it; a finished one of the same plan and code is answered as it is.
+
+    Refuses with `NoControl`, saying why, if it could not be run to its end.
+    """
+    home, store = staged.home, RunStore.open(staged.home)
+    spec = {
+        "start": staged.run.spec["start"],
+        "end": staged.run.spec["end"],
+        "regions": list(staged.run.spec.get("regions") or ()),
+        "control_of": staged.run.id,
+        "role": role.value,
+        "sinks": [sink],
+        "modes": {job.name: job.mode.value for job in plan.jobs},
+        "stretches": [stretch.as_json() for stretch in stretches],
+        "plan": plan_id(plan),
+    }
+    run = _earlier(store, staged, spec)
+    if run is not None and run.state is State.FINISHED:
+        table = staging_table(staged.loaded.config, run.id, sink)
+        if spark.catalog.tableExists(table):
+            tell(f"{sink}: {role} was run already ({run.id})")
+            return Control(run, table)
+        run = None
+    if run is None:
+        run = Run(new_run_id(Kind.CONTROL), staged.run.app, Kind.CONTROL, staged.run.folder, spec=spec)
+        save_plan(plan, home.checkpoint(run.app, run.id) / PLAN)
+        first = 0
+        for stretch in stretches:
+            store.record_start(Start(run.id, "", first, stretch.code))
+            first = stretch.until or 0
+        store.create(run)
+    table = staging_table(staged.loaded.config, run.id, sink)
+    tell(f"{sink}: running {role} ({run.id})")
+    try:
+        run = continue_control(spark, home, run.id, staged.loaded)
+    except RekappaError as error:
+        raise NoControl(f"{role} could not be run ({run.id}): {error.message}") from error
+    if run.state is not State.FINISHED:
+        raise RunError(f"Cannot settle the differences: control {run.id} is {run.state}", hint="Validate again.")
+    if not spark.catalog.tableExists(table):
+        raise NoControl(f"{role} ({run.id}) wrote nothing at all")
+    return Control(run, table)
+
+
+def continue_control(
+    spark: SparkSession,
+    home: Home,
+    run_id: str,
+    base: Loaded | None = None,
+    on_progress: OnProgress = lambda progress: None,
+) -> Run:
+    """Run what is left of a control. `base` is the configuration of the backfill that it is a control of."""
+    store = RunStore.open(home)
+    run = store.run(run_id)
+    placed = base or load_run(store.run(str(run.spec["control_of"])))
+    sink = str(run.spec["sinks"][0])
+    stretches = [Stretch.from_json(value) for value in run.spec["stretches"]]
+    return run_stretches(
+        spark, home, run.id, stretches, lambda stretch: kept_app(home, placed, stretch.code, sink), on_progress
+    )
+
+
+def _earlier(store: RunStore, staged: Staged, spec: dict[str, object]) -> Run | None:
+    """The newest control that asked the same: finished, or one that can go on."""
+    for run in store.runs(staged.run.app, Kind.CONTROL):
+        if run.state is State.CANCELLED or any(run.spec.get(name) != value for name, value in spec.items()):
+            continue
+        if run.state.going:
+            raise RunError(f"Cannot settle the differences: process {run.pid} is at work on control {run.id}")
+        return run
+    return None
