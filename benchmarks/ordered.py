@@ -27,8 +27,8 @@ from rekappa.config.bind import load_app
 from rekappa.plan.store import load, save
 from rekappa.replay.ordered import HoldBack, SliceOutcome, run_slices
 from rekappa.replay.tuning import machine_memory, process_settings
+from rekappa.spark.private import ROCKSDB
 from rekappa.spark.session import open_session
-from rekappa.spark.state import ROCKSDB
 from rekappa.timeline import Window
 
 if TYPE_CHECKING:

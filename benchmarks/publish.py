@@ -77,17 +77,21 @@ def _table(spark: SparkSession, hours: int) -> str:
 
 
 def _publish(spark: SparkSession, table: str, hour: int, run: str) -> dict[str, Any]:
-    from rekappa.iceberg.span import Span
-    from rekappa.publish.table import publish_table, undo_table
+    from rekappa.iceberg.commits import load_table
+    from rekappa.iceberg.history import PUBLISH, UNDO, current_id, tag_before
+    from rekappa.iceberg.past import rows_at
+    from rekappa.iceberg.replace import Edit, replace_rows
+    from rekappa.iceberg.selection import InWindow
     from rekappa.timeline import Window
 
     start = START + timedelta(hours=hour, minutes=30)
-    span = Span("at", Window(start, start + timedelta(hours=1)))
+    chosen = InWindow("at", Window(start, start + timedelta(hours=1)))
     began = time.monotonic()
-    done = publish_table(spark, table, span, _rows(spark, hour + 0.5, 1, "new"), run, datetime.now(UTC))
+    edit = Edit(run, {PUBLISH: run}, since=current_id(load_table(spark, table)), tag=tag_before(run))
+    done = replace_rows(spark, table, chosen, _rows(spark, hour + 0.5, 1, "new"), edit)
     published = time.monotonic()
-    assert done is not None
-    undo_table(spark, table, span, run)
+    before = chosen.of(rows_at(spark, table, tag_before(run)))
+    replace_rows(spark, table, chosen, before, Edit(run, {UNDO: run}, since=done.snapshot))
     return {
         "seconds": round(published - began, 2),
         "undo_seconds": round(time.monotonic() - published, 2),

@@ -11,6 +11,10 @@ from datetime import UTC, datetime, timedelta
 
 from rekappa.errors import PlanError
 
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+TICK = timedelta(microseconds=1)
+"""The smallest step between two instants, here and in Iceberg, Spark and PostgreSQL."""
+
 _UNITS = {
     "ms": timedelta(milliseconds=1),
     "s": timedelta(seconds=1),
@@ -69,6 +73,16 @@ def parse_instant(text: str) -> datetime:
         return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
     except (ValueError, OverflowError):
         raise ValueError(f"Cannot read {text!r} as a time: write it like 2026-11-01T13:00Z") from None
+
+
+def micros(moment: datetime) -> int:
+    """Whole microseconds since 1970 in UTC: how plans and tables write an instant."""
+    return (moment - EPOCH) // TICK
+
+
+def instant(value: int) -> datetime:
+    """The instant that `micros` wrote."""
+    return EPOCH + value * TICK
 
 
 def format_instant(moment: datetime) -> str:

@@ -187,6 +187,11 @@ def test_yaml_words_are_not_booleans_and_dates_stay_text(write: Write) -> None:
         ("key: [id], mode: upsert", "mode: upsert", 10, "needs a key", None),
         ("    key: id\n", "", 11, "needs a key", None),
         ("mode: upsert", "mode: upset", 10, "can't be 'upset'", "'upsert'"),
+        ("mode: upsert", "mode: upsert, output_mode: complete", 10, "complete writes every row again", None),
+        ("mode: upsert", "mode: upsert, output_mode: updat", 10, "can't be 'updat'", "'update'"),
+        ("mode: upsert", "mode: append, output_mode: update", 10, "output_mode: update needs a sink that ups", None),
+        ("mode: upsert", "mode: append, version: id", 10, "version: id needs a sink that upserts", None),
+        ("mode: upsert", "mode: upsert, version: id", 10, "version: id is part of the key", None),
         ("id BIGINT", "id BIGNT", 4, "unknown type 'BIGNT'", "'BIGINT'"),
         ("id BIGINT, event_ts TIMESTAMP", "{file: missing.ddl}", 4, "missing.ddl", None),
         ("app: shop", "app: My Shop", 1, "can't be 'My Shop'", "lower-case"),
@@ -207,6 +212,36 @@ def test_mistakes_are_refused_with_file_line_and_suggestion(
     assert words in error.message
     if hint:
         assert hint in str(error.hint)
+
+
+@pytest.mark.parametrize(
+    "sink",
+    [
+        "type: kafka, topic: totals, key: id",
+        "type: parquet, path: totals",
+        "type: hive, database: shop, table: totals, partition_by: day, key: id",
+        "type: console",
+        "type: 'null'",
+    ],
+)
+def test_update_mode_needs_a_sink_that_upserts(write: Write, sink: str) -> None:
+    other = BASE.replace(
+        "type: iceberg, table: lake.shop.totals, key: [id], mode: upsert", sink + ", output_mode: update"
+    )
+    assert "needs a sink that upserts by key" in refused(write(other)).message
+
+
+def test_sinks_that_upsert_may_update_and_those_that_compare_may_rank(write: Write) -> None:
+    keyed = "type: cassandra, keyspace: shop, table: totals, key: id"
+    for sink in (keyed, "type: opensearch, url: 'http://x', index: totals, key: id"):
+        text = BASE.replace("type: iceberg, table: lake.shop.totals, key: [id], mode: upsert", sink)
+        assert load(write(text.replace(sink, f"{sink}, output_mode: update")), environ={})
+        error = refused(write(text.replace(sink, f"{sink}, version: seq")))
+        assert "needs a sink that compares before it writes" in error.message
+    ranked = load(write(BASE.replace("mode: upsert", "mode: upsert, version: seq, output_mode: update")), environ={})
+    assert ranked.config.sinks["totals"].version == "seq"
+    assert ranked.config.sinks["totals"].output_mode == "update"
+    assert ranked.config.sinks["copy"].output_mode == "append"
 
 
 def test_two_clusters_behind_one_source_need_two_regions(write: Write) -> None:

@@ -11,11 +11,13 @@ from hypothesis import strategies as st
 from rekappa.errors import PlanError
 from rekappa.plan.mode import Safe, Unsafe, assess, choose
 from rekappa.plan.plan import Mode
-from rekappa.plan.shape import Kind, Operator, Reach, Shape
+from rekappa.plan.shape import Keeps, Kind, Operator, Reach, Revised, Shape, Taken
 
 M = timedelta(minutes=1)
 BULK_SAFE = [Kind.WINDOW, Kind.SESSION, Kind.TIME_GROUP, Kind.JOIN, Kind.WHOLE_ROW_DEDUP]
 ORDERED_ONLY = [Kind.CUSTOM, Kind.DEDUP_WITHIN, Kind.TIMED_DEDUP]
+LAST, NEWEST = Taken(Keeps.LAST, key=("id",)), Taken(Keeps.NEWEST, key=("id",))
+UPDATES = Taken(Keeps.LAST, updates=True, key=("id",))
 OPEN = [Kind.AGGREGATE, Kind.OPEN_JOIN, Kind.OPEN_DEDUP]
 
 
@@ -72,14 +74,20 @@ def test_chance_and_static_tables_are_warned_about() -> None:
     assert any("shows" in line for line in warnings)
 
 
-@given(st.lists(st.sampled_from(list(Kind)), max_size=4), st.booleans())
-def test_every_shape_has_a_verdict_for_every_mode_and_bulk_is_never_safer_than_ordered(
-    kinds: list[Kind], told: bool
+@given(
+    st.lists(st.sampled_from(list(Kind)), max_size=4),
+    st.booleans(),
+    st.sampled_from([Taken(), LAST, NEWEST, UPDATES]),
+    st.sampled_from([None, "ts"]),
+    st.sampled_from([Revised(), Revised(("n",)), Revised(("id",)), Revised(decide=True)]),
+)
+def test_every_shape_has_a_verdict_for_every_mode_and_the_stricter_the_order_the_safer(
+    kinds: list[Kind], told: bool, taken: Taken, event_time: str | None, revised: Revised
 ) -> None:
-    verdicts = assess(shape(*kinds), warm_up_told=told)
+    verdicts = assess(shape(*kinds, taken=taken, event_time=event_time, revised=revised), warm_up_told=told)
     assert set(verdicts) == set(Mode)
-    if isinstance(verdicts[Mode.BULK], Safe):
-        assert isinstance(verdicts[Mode.ORDERED], Safe)
+    safe = [isinstance(verdicts[mode], Safe) for mode in (Mode.BULK, Mode.ORDERED, Mode.STRICT)]
+    assert safe == sorted(safe)
     assert isinstance(verdicts[Mode.EXACT], Safe)
 
 
@@ -88,6 +96,45 @@ def test_one_unsafe_output_decides_for_the_job(kinds: list[Kind]) -> None:
     if isinstance(assess(shape(*kinds))[Mode.BULK], Unsafe):
         with pytest.raises(PlanError):
             choose("job", [shape(), shape(*kinds)], Mode.BULK)
+
+
+def test_rows_of_one_key_are_replayed_in_the_order_of_kafka_unless_a_version_ranks_them() -> None:
+    choice = choose("job", [shape(taken=LAST)])
+    assert choice.mode is Mode.STRICT
+    assert "not bulk: a key of its sink may come several times" in choice.reason
+    assert choose("job", [shape(taken=NEWEST)]).mode is Mode.BULK
+    assert choose("job", [shape(Kind.WINDOW, taken=LAST)]).mode is Mode.BULK
+    with pytest.raises(PlanError, match="several times"):
+        choose("job", [shape(taken=LAST)], Mode.ORDERED)
+
+
+def test_bulk_may_be_asked_for_where_the_run_itself_finds_a_key_that_comes_twice() -> None:
+    assert choose("job", [shape(taken=LAST)], Mode.BULK).mode is Mode.BULK
+
+
+def test_a_window_in_update_mode_runs_in_bulk() -> None:
+    assert choose("job", [shape(Kind.WINDOW, taken=UPDATES)]).mode is Mode.BULK
+
+
+def test_a_running_aggregate_by_key_alone_needs_micro_batches_and_is_said_to() -> None:
+    running = shape(Kind.AGGREGATE, event_time=None, taken=UPDATES)
+    with pytest.raises(PlanError, match="all of history") as refusal:
+        choose("job", [running])
+    assert "--warm-up" in str(refusal.value.hint)
+    choice = choose("job", [running], warm_up_told=True)
+    assert choice.mode is Mode.ORDERED
+    assert "only micro-batches tell which keys" in choice.reason
+    assert any("where production stands now" in line for line in choice.warnings)
+
+
+@pytest.mark.parametrize("revised", [Revised(decide=True), Revised(columns=("n", "id"))])
+def test_what_depends_on_productions_micro_batches_is_exact_or_refused(revised: Revised) -> None:
+    odd = shape(Kind.WINDOW, taken=UPDATES, revised=revised)
+    with pytest.raises(PlanError, match="production's micro-batches") as refusal:
+        choose("job", [odd])
+    assert "--mode exact" in str(refusal.value.hint)
+    assert choose("job", [odd], Mode.EXACT).mode is Mode.EXACT
+    assert choose("job", [shape(Kind.WINDOW, taken=LAST, revised=revised)]).mode is Mode.BULK
 
 
 def test_reaches_add_up_with_their_reasons() -> None:

@@ -64,7 +64,7 @@ def test_a_missing_client_names_the_extra() -> None:
 def test_secrets_do_not_show() -> None:
     services = (
         postgres.Postgres("h", 1, "d", "t", ("id",), None, "me", "hush"),
-        cassandra.Cassandra(("h",), 1, "k", "t", ("id",), "me", "hush"),
+        cassandra.Cassandra(("h",), 1, "k", "t", ("id",), None, "me", "hush"),
         opensearch.OpenSearch("http://h", "i", ("id",), None, "me", "hush"),
     )
     for service in services:

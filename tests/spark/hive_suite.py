@@ -6,16 +6,19 @@ import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
+from publishing import part, publish, undo
 from sink_contract import SinkContract
 from sink_rows import content, rows, sinks_config
-from test_sinks_publish import WINDOW, staged_rows
+from test_sinks_publish import staged_rows
 
 from rekappa.config.model import AppConfig
 from rekappa.home import Home
+from rekappa.publish.publishers.hive import HivePublisher
 from rekappa.sinks.contract import BatchId, Rerun
+from rekappa.sinks.hive import HiveSink
 from rekappa.sinks.registry import open_sink
 from rekappa.spark.session import open_session
 
@@ -50,17 +53,19 @@ class TestHive(SinkContract):
 
 
 def test_hive_takes_the_window_and_gives_it_back(spark: SparkSession, sink_config: AppConfig, home: Home) -> None:
-    sink: Any = open_sink("hive_published", sink_config, home)
+    sink = open_sink("hive_published", sink_config, home)
+    assert isinstance(sink, HiveSink)
     production, staged = rows(spark, 0, 60), staged_rows(spark)
     sink.prepare(spark, production.schema)
     sink.write(production, BatchId("live", "query", 0))
-    effect = sink.publish(spark, staged, WINDOW, "run-7")
+    it = HivePublisher(part(sink_config, sink.name, staged), "hive", sink)
+    effect = publish(it)
     assert (effect.added, effect.removed, effect.unchanged) == (6, 10, 20)
     assert effect.partitions == ("day=2026-11-01", "day=2026-11-02", "day=2026-11-03")
     outside = production.where("id < 10 OR id >= 40")
     assert content(sink.read(spark)) == content(outside.union(staged))
     sink.write(rows(spark, 60, 65), BatchId("live", "query", 1))
-    sink.undo(spark, staged, WINDOW, "run-7")
+    undo(it)
     assert content(sink.read(spark)) == content(rows(spark, 0, 65))
-    sink.publish(spark, staged, WINDOW, "run-7")
+    publish(it)
     assert content(sink.read(spark)) == content(outside.union(staged).union(rows(spark, 60, 65)))

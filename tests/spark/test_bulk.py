@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -13,7 +14,7 @@ from bulky import DAY, WINDOW, M, make_app
 from rekappa.app import App
 from rekappa.config.bind import load_app
 from rekappa.config.load import Loaded
-from rekappa.errors import ArchiveError, PlanError, RunError
+from rekappa.errors import ArchiveError, PlanError, RekappaError, RunError
 from rekappa.home import Home
 from rekappa.plan.chunks import plan_chunks
 from rekappa.plan.plan import Mode, Plan
@@ -104,7 +105,7 @@ def test_bulk_gives_what_the_whole_archive_gives_crash_or_not(
 ) -> None:
     request = BackfillRequest(WINDOW, jobs=("both",))
     plan = hourly(make_plan(spark, loaded, app, home, request))
-    run = create_backfill(loaded, home, request, plan)
+    run = create_backfill(spark, loaded, home, request, plan)
     seen: list[Progress] = []
 
     def crash_after_the_first_chunk(now: Progress) -> None:
@@ -163,7 +164,7 @@ def test_a_window_past_the_archive_is_refused_or_said_to_be_not_final(
 
 def test_cancelled_before_it_goes_on(spark: SparkSession, loaded: Loaded, app: App, home: Home) -> None:
     request = BackfillRequest(WINDOW, jobs=("both",))
-    run = create_backfill(loaded, home, request, hourly(make_plan(spark, loaded, app, home, request)))
+    run = create_backfill(spark, loaded, home, request, hourly(make_plan(spark, loaded, app, home, request)))
 
     def give_up(now: Progress) -> None:
         if now.done == 1:
@@ -178,7 +179,7 @@ def test_a_missing_file_is_named_and_the_run_can_go_on(spark: SparkSession, home
     own = make_app(spark, tmp_path, complete=None)
     bound = load_app(own)
     request = BackfillRequest(WINDOW, jobs=("both",))
-    run = create_backfill(own, home, request, make_plan(spark, own, bound, home, request))
+    run = create_backfill(spark, own, home, request, make_plan(spark, own, bound, home, request))
     table = own.config.sources["shown"].candidates["past"].table  # type: ignore[union-attr]
     files = spark.table(f"{table}.files").where("lower(file_path) LIKE '%2026-11-01-03%'").collect()
     lost = Path(files[0].file_path.removeprefix("file:"))
@@ -192,3 +193,23 @@ def test_a_missing_file_is_named_and_the_run_can_go_on(spark: SparkSession, home
     assert continue_backfill(spark, own, bound, home, run.id).state is State.FINISHED
     rows = staged(spark, own, run, "plays")
     assert set(rows) == expected(spark, own, bound, home, "both", "plays", "event_ts")
+
+
+def test_what_was_planned_is_what_is_read(spark: SparkSession, home: Home, tmp_path: Path) -> None:
+    """Rows that reach the archive after the plan are not of it; a plan whose snapshot is gone must be made again."""
+    own = make_app(spark, tmp_path, complete=None)
+    bound = load_app(own)
+    request = BackfillRequest(WINDOW, jobs=("both",))
+    plan = make_plan(spark, own, bound, home, request)
+    first, second = (create_backfill(spark, own, home, request, plan) for _ in range(2))
+    wanted = expected(spark, own, bound, home, "both", "plays", "event_ts")
+    tables = [own.config.sources[name].candidates["past"].table for name in ("shown", "played")]  # type: ignore[union-attr]
+    for table in tables:
+        spark.table(table).writeTo(table).append()
+    continue_backfill(spark, own, bound, home, first.id)
+    assert Counter(staged(spark, own, first, "plays")) == Counter(wanted)
+    for table in tables:
+        spark.sql(f"CALL lake.system.expire_snapshots(table => '{table[5:]}', older_than => TIMESTAMP '2100-01-01')")
+    with pytest.raises(RekappaError, match=r"as planned: its snapshot .* has expired") as refusal:
+        continue_backfill(spark, own, bound, home, second.id)
+    assert "Plan again" in str(refusal.value.hint)

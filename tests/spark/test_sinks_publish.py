@@ -2,25 +2,40 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from project import wait_until
+from publish_until_killed import COUNT, slow_publisher
+from publishing import effect, part, publish, undo
 from pyspark.sql import functions as F
 from sink_rows import content, rows
 
-from rekappa.errors import PublishError
-from rekappa.sinks.contract import BatchId, Effect
+from rekappa.errors import PublishError, SinkError
+from rekappa.publish.make import plan_of
+from rekappa.publish.plan import Effect, PublishState
+from rekappa.publish.publishers.adding import AddingPublisher
+from rekappa.publish.publishers.keyed import KeyedPublisher
+from rekappa.sinks.contract import BatchId
+from rekappa.sinks.kafka import KafkaSink
+from rekappa.sinks.parquet import ParquetSink
+from rekappa.sinks.rate import rate_limited
 from rekappa.sinks.registry import open_sink
-from rekappa.timeline import Window
+from rekappa.sinks.service import ServiceSink
+from rekappa.tokens import passed
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from rekappa.config.model import AppConfig
     from rekappa.home import Home
-
-# Rows are a minute apart from 08:00 on: these are 10 to 39.
-WINDOW = Window.parse("2026-11-01T08:10Z", "2026-11-01T08:40Z")
 
 
 def staged_rows(spark: SparkSession) -> DataFrame:
@@ -30,57 +45,154 @@ def staged_rows(spark: SparkSession) -> DataFrame:
     return kept.union(new)
 
 
+ELSEWHERE = 2000
+"""Rows outside the window that publishing has no business with."""
+
+
 @pytest.mark.parametrize("kind", ["postgres", "cassandra", "opensearch"])
 def test_a_keyed_sink_takes_the_window_and_gives_it_back(
     spark: SparkSession, sink_config: AppConfig, home: Home, kind: str
 ) -> None:
-    sink: Any = open_sink(f"{kind}_published", sink_config, home)
-    production, staged = rows(spark, 0, 60), staged_rows(spark)
+    name = f"{kind}_published"
+    sink = open_sink(name, sink_config, home)
+    production, staged = rows(spark, 0, 60).union(rows(spark, 3000, 3000 + ELSEWHERE)), staged_rows(spark)
     sink.prepare(spark, production.schema)
     sink.write(production, BatchId("live", "query", 0))
+    capped = rate_limited(open_sink(name, sink_config, home), 1_000_000)
+    assert isinstance(capped, ServiceSink)
+    it = KeyedPublisher(part(sink_config, name, staged), kind, capped)
     expected = Effect(added=1, changed=5, removed=5, unchanged=20)
-    assert sink.effect(spark, staged, WINDOW, "run-7") == expected
+    assert effect(it) == expected
     assert content(sink.read(spark)) == content(sink.as_stored(production))
+    # What was read passed the cap: the window's 30 rows, and one question for the key that is not among them.
+    assert passed(f"sink {name}") == 31
 
-    assert sink.publish(spark, staged, WINDOW, "run-7") == expected
+    assert publish(it) == expected
     outside = production.where("id < 10 OR id >= 40")
     published = content(sink.as_stored(outside.union(staged)))
     assert content(sink.read(spark)) == published
-    assert sink.publish(spark, staged, WINDOW, "run-7") == Effect(0, 0, 0, unchanged=26)
+    assert publish(it) == Effect(unchanged=26)
     assert content(sink.read(spark)) == published
 
     # The live job goes on: a row of the window changes once more, and a new one comes.
     later = rows(spark, 16, 17).withColumn("note", F.lit("live")).union(rows(spark, 60, 61))
     sink.write(later, BatchId("live", "query", 1))
-    undone = sink.undo(spark, staged, WINDOW, "run-7")
-    assert undone == Effect(added=5, changed=4, removed=1, unchanged=20, kept=1)
+    assert undo(it) == Effect(added=5, changed=4, removed=1, unchanged=20, kept=1)
     assert content(sink.read(spark)) == content(sink.as_stored(production.where("id != 16").union(later)))
-    assert sink.undo(spark, staged, WINDOW, "run-7") == Effect(0, 0, 0)
+    assert undo(it) == Effect()
+    assert passed(f"sink {name}") < 300, "the rows elsewhere were never read"
+
+
+def test_a_plan_that_was_overtaken_is_refused(spark: SparkSession, sink_config: AppConfig, home: Home) -> None:
+    sink = open_sink("postgres_overtaken", sink_config, home)
+    assert isinstance(sink, ServiceSink)
+    production = rows(spark, 0, 60)
+    sink.prepare(spark, production.schema)
+    sink.write(production, BatchId("live", "query", 0))
+    it = KeyedPublisher(part(sink_config, sink.name, staged_rows(spark)), "postgres", sink)
+    plan = plan_of(it, PublishState.NEVER)
+    theirs = rows(spark, 12, 13).withColumn("note", F.lit("theirs"))
+    sink.write(theirs, BatchId("live", "query", 1))
+    with pytest.raises(PublishError, match="changed since the plan was made"):
+        it.publish(plan, lambda: pytest.fail("nothing may be touched"))
+    assert content(sink.read(spark)) == content(production.where("id != 12").union(theirs))
+
+
+def test_killed_while_publishing_and_while_undoing(
+    spark: SparkSession, sink_config: AppConfig, sink_servers: dict[str, Any], home: Home
+) -> None:
+    """kill -9 in the middle of either leaves a part done; the same call again does the rest."""
+    it = slow_publisher(spark, sink_config, home, None)
+    production = rows(spark, 0, COUNT)
+    it.sink.prepare(spark, production.schema)
+    it.sink.write(production, BatchId("live", "query", 0))
+    before, after = content(production), content(it.part.rows)
+
+    _killed_half_way("publish", it, sink_servers, home)
+    assert content(it.sink.read(spark)) not in (before, after)
+    publish(it)
+    assert content(it.sink.read(spark)) == after
+    _killed_half_way("undo", it, sink_servers, home)
+    assert content(it.sink.read(spark)) not in (before, after)
+    undo(it)
+    assert content(it.sink.read(spark)) == before
+
+
+def _killed_half_way(action: str, it: KeyedPublisher, servers: dict[str, Any], home: Home) -> None:
+    """Let another process do it, and kill that once some of the rows are other than before and some are not."""
+    spec, log = home.root / "publish_servers.json", home.root / f"{action}_killed.log"
+    spec.write_text(json.dumps(servers))
+    service: Any = it.sink.service
+    with log.open("wb") as errors:
+        process = subprocess.Popen(
+            [sys.executable, Path(__file__).parent / "publish_until_killed.py", spec, home.root, action],
+            stderr=errors,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+            start_new_session=True,
+        )
+    try:
+        with service._connect() as connection:
+            connection.autocommit = True
+
+            def fixed() -> int:
+                found = connection.execute(f"SELECT count(*) FROM {service.table} WHERE name = 'fixed'")
+                return int(found.fetchone()[0])
+
+            wait_until(lambda: 0 < fixed() < COUNT or process.poll() is not None, f"{action} is half done")
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        ended = process.wait()
+    assert ended == -signal.SIGKILL, log.read_text()[-3000:]
 
 
 def test_parquet_takes_the_rows_once_and_gives_them_back(
     spark: SparkSession, sink_config: AppConfig, home: Home
 ) -> None:
-    sink: Any = open_sink("parquet_published", sink_config, home)
+    sink = open_sink("parquet_published", sink_config, home)
+    assert isinstance(sink, ParquetSink)
     production, staged = rows(spark, 0, 10), rows(spark, 10, 40)
+    it = AddingPublisher(part(sink_config, sink.name, staged), "parquet", sink, sink.withdraw)
+    assert effect(it) == Effect(added=30), "nothing is there yet"
     sink.prepare(spark, production.schema)
     sink.write(production, BatchId("live", "query", 0))
-    assert sink.effect(spark, staged, WINDOW, "run-7") == Effect(30, 0, 0)
+    assert effect(it) == Effect(added=30)
     for _ in range(2):
-        sink.publish(spark, staged, WINDOW, "run-7")
+        publish(it)
         assert content(sink.read(spark)) == content(rows(spark, 0, 40))
-    sink.undo(spark, staged, WINDOW, "run-7")
+    undo(it)
     assert content(sink.read(spark)) == content(production)
+
+
+def test_a_sink_that_cannot_be_read_is_not_taken_for_an_empty_one(
+    spark: SparkSession, sink_config: AppConfig, home: Home
+) -> None:
+    """What is there decides whether adding rows doubles them: if it can't be told, publishing stops."""
+    sink = open_sink("parquet_overtaken", sink_config, home)
+    assert isinstance(sink, ParquetSink)
+    sink.prepare(spark, rows(spark, 0, 1).schema)
+    sink.write(rows(spark, 10, 40), BatchId("live", "query", 0))
+    for file in Path(sink.path).glob("batch=*/*.parquet"):
+        file.write_bytes(b"damaged")
+        file.with_name(f".{file.name}.crc").unlink()
+    it = AddingPublisher(part(sink_config, sink.name, rows(spark, 10, 40)), "parquet", sink, sink.withdraw)
+    with pytest.raises(Exception, match=r"(?i)parquet"):
+        effect(it)
+    gone = KafkaSink("gone", "anything", {"kafka.bootstrap.servers": "127.0.0.1:9"}, home.root / "gone")
+    with pytest.raises(SinkError, match="Cannot read Kafka topic 'anything'"):
+        effect(AddingPublisher(part(sink_config, "gone", rows(spark, 10, 40)), "kafka", gone))
 
 
 def test_kafka_takes_the_rows_once_and_says_whose_they_are(
     spark: SparkSession, sink_config: AppConfig, home: Home, broker: str
 ) -> None:
-    sink: Any = open_sink("kafka_published", sink_config, home)
+    sink = open_sink("kafka_published", sink_config, home)
+    assert isinstance(sink, KafkaSink)
     staged = rows(spark, 10, 40)
-    sink.prepare(spark, staged.schema)
+    it = AddingPublisher(part(sink_config, sink.name, staged), "kafka", sink)
+    assert effect(it) == Effect(added=30), "there is no topic yet"
     for _ in range(2):
-        sink.publish(spark, staged, WINDOW, "run-7")
+        publish(it)
     assert content(sink.read(spark)) == content(staged)
     loaded = spark.read.format("kafka").option("kafka.bootstrap.servers", broker).option("subscribe", sink.topic)
     messages = loaded.option("includeHeaders", "true").load().select("key", "headers").collect()
@@ -88,15 +200,13 @@ def test_kafka_takes_the_rows_once_and_says_whose_they_are(
     said = {tuple((header.key, bytes(header.value).decode()) for header in one.headers) for one in messages}
     assert said == {(("rekappa-run", "run-7"), ("rekappa-query", "publish"), ("rekappa-batch", "0"))}
     with pytest.raises(PublishError, match="what was sent stays"):
-        sink.undo(spark, staged, WINDOW, "run-7")
+        undo(it)
 
 
 def test_a_postgres_table_without_a_unique_key_is_refused(
     spark: SparkSession, sink_config: AppConfig, home: Home
 ) -> None:
     from dataclasses import replace
-
-    from rekappa.errors import SinkError
 
     service: Any = open_sink("postgres_keys", sink_config, home)
     bare = replace(service.service, table="bare")

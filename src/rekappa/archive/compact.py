@@ -10,11 +10,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rekappa.archive.tables import Route, quoted
 from rekappa.iceberg.commits import load_table
+from rekappa.iceberg.private import Filters, rewrite_action, sort_order
 from rekappa.record import INGESTION, OFFSET, PARTITION
+from rekappa.timeline import micros
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -37,16 +39,9 @@ def compact(spark: SparkSession, route: Route, older_than: timedelta) -> Compact
     before = load_table(spark, quoted(route.table)).currentSnapshot()
     if before is None:
         return Compaction(route.source_name, route.table, 0, 0, 0)
-    jvm: Any = spark._jvm
     end = (datetime.now(UTC) - older_than).replace(minute=0, second=0, microsecond=0)
-    micros = int(end.timestamp()) * 1_000_000
-    order = jvm.org.apache.iceberg.SortOrder.builderFor(table.schema())
-    for column in (INGESTION, PARTITION, OFFSET):
-        order = order.asc(column)
-    action = jvm.org.apache.iceberg.spark.actions.SparkActions.get(spark._jsparkSession).rewriteDataFiles(table)
-    action = action.sort(order.build()).filter(
-        jvm.org.apache.iceberg.expressions.Expressions.lessThan(INGESTION, micros)
-    )
+    order = sort_order(spark, table, (INGESTION, PARTITION, OFFSET))
+    action = rewrite_action(spark, table).sort(order).filter(Filters(spark).below(INGESTION, micros(end)))
     for option, value in {
         "min-input-files": "2",
         "partial-progress.enabled": "false",

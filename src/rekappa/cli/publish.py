@@ -15,7 +15,8 @@ from rekappa.home import Home
 from rekappa.timeline import parse_duration
 
 if TYPE_CHECKING:
-    from rekappa.publish.publish import SinkEffect
+    from rekappa.publish.plan import PublishPlan
+    from rekappa.store.record import Run
 
 _yes = click.option("--yes", is_flag=True, help="Do not ask.")
 _force = click.option("--force", is_flag=True, help="Go on although somebody else changed the window meanwhile.")
@@ -45,60 +46,82 @@ def _agreed(yes: bool, question: str) -> None:
     click.confirm(question, abort=True, err=True)
 
 
-def _show_effects(out: Output, effects: list[SinkEffect]) -> None:
+def _accepted(out: Output, run: Run, told: bool) -> bool:
+    """Whether a person wants the differences by code that nobody said to expect: shows them, and asks if it can."""
+    from rekappa.validate.result import Outcome, outcome_of
+
+    if outcome_of(run.validation) is not Outcome.NEEDS_YES:
+        return False
+    for one in (run.validation or {})["sinks"]:
+        rows = [
+            (sample["kind"], sample["cause"], ", ".join(sample["columns"]), sample["production"], sample["staging"])
+            for sample in (one["comparison"] or {}).get("samples", ())
+        ]
+        for why in one["why"]:
+            click.echo(f"{one['sink']}: {why}", err=True)
+        if rows and not out.is_json:
+            out.table(f"{one['sink']}: samples", ["kind", "cause", "columns", "production", "staging"], rows[:10])
+    if told or not sys.stdin.isatty():
+        return told
+    return click.confirm("Is this the change you want in production?", err=True)
+
+
+def _show(out: Output, plan: PublishPlan) -> None:
     columns = [
-        "sink",
-        "target",
-        "added",
-        "changed",
-        "removed",
-        "unchanged",
-        "files dropped",
-        "files rewritten",
+        "sink", "target", "state", "added", "changed", "removed", "unchanged", "files dropped", "files rewritten",
         "partitions",
-    ]
-    rows = [
-        (
-            one.sink, one.target, one.added, one.changed, one.removed, one.unchanged, one.files_dropped,
-            one.files_rewritten, len(one.partitions),
-        )
-        for one in effects
     ]  # fmt: skip
+    rows = []
+    for one in plan.sinks:
+        made = one.effect
+        counts = (made.added, made.changed, made.removed, made.unchanged)
+        files = (made.files_dropped, made.files_rewritten, len(made.partitions))
+        rows.append((one.sink, one.target, one.state.value, *counts, *files))
     out.table("Effect on production", columns, rows)
 
 
 @click.command()
 @run_argument
 @click.option("--unvalidated", is_flag=True, help="Publish what was not validated or did not pass.")
+@click.option("--accept-changes", is_flag=True, help="Yes to differences by the change in code; shown, not asked.")
 @_force
 @_yes
 @set_option
 @dry_run_option
 @json_option
 def publish(
-    run: str, unvalidated: bool, force: bool, yes: bool, overrides: tuple[str, ...], dry_run: bool, as_json: bool
+    run: str,
+    unvalidated: bool,
+    accept_changes: bool,
+    force: bool,
+    yes: bool,
+    overrides: tuple[str, ...],
+    dry_run: bool,
+    as_json: bool,
 ) -> None:
     """Replace the window in production with what RUN staged: one atomic commit per table.
 
-    Shows the effect first. The live job may go on. Refused when somebody else changed the window since the
-    backfill began. `rekappa undo RUN` brings the window back.
+    Shows the effect first. Where the change in code made differences that nobody had said to expect, it shows them and
+    asks. The live job may go on. Refused when somebody else changed the window since the backfill began. `rekappa undo
+    RUN` brings the window back.
     """
-    from rekappa.publish.publish import plan_publish, require_validated
-    from rekappa.publish.publish import publish as replace_windows
+    from rekappa.publish.evaluate import publish as carry_out
+    from rekappa.publish.gate import require_validated
+    from rekappa.publish.make import make_publish_plan
 
     spark, staged = _opened(run, overrides)
-    if not unvalidated:
-        require_validated(staged)
     out = output(as_json)
-    effects = plan_publish(spark, staged, force=force)
-    state = "already published" if all(one.done for one in effects) else "would publish" if dry_run else "published"
+    if not unvalidated:
+        require_validated(staged, accepted=_accepted(out, staged.run, accept_changes))
+    plan = make_publish_plan(spark, staged, force=force)
+    state = "already published" if plan.done else "would publish" if dry_run else "published"
     if not as_json:
-        _show_effects(out, effects)
+        _show(out, plan)
     if state == "published":
         _agreed(yes, f"Replace {staged.window} in production?")
     if not dry_run:
-        replace_windows(spark, staged, unvalidated=True, force=force, effects=effects, tell=_note)
-    out.document({"run": staged.run.id, "state": state, "sinks": [asdict(one) for one in effects]})
+        carry_out(spark, staged, plan, tell=_note)
+    out.document({**plan.as_json(), "state": state})
     out.message(
         f"{state}: {staged.window}"
         + (f"; `rekappa undo {staged.run.id}` brings it back" if state == "published" else "")
@@ -114,24 +137,29 @@ def publish(
 @json_option
 def undo(run: str, force: bool, yes: bool, overrides: tuple[str, ...], dry_run: bool, as_json: bool) -> None:
     """Bring back the window as it was before RUN was published. What was appended elsewhere since then stays."""
-    from rekappa.publish.publish import undo as bring_back
-    from rekappa.publish.publish import undo_state
+    from rekappa.publish.evaluate import undo as bring_back
+    from rekappa.publish.evaluate import undo_states
+    from rekappa.publish.plan import PublishState
 
     spark, staged = _opened(run, overrides)
     out = output(as_json)
-    states = undo_state(spark, staged)
+    states = undo_states(spark, staged)
+    there = [name for name, state in states.items() if state not in (PublishState.NEVER, PublishState.UNDONE)]
     if dry_run:
         out.document({"run": staged.run.id, "state": "would undo", "sinks": states})
-        out.message(
-            f"would undo {staged.window} in: {', '.join(n for n, s in states.items() if s == 'published') or 'nothing'}"
-        )
+        out.message(f"would undo {staged.window} in: {', '.join(there) or 'nothing'}")
         return
-    if "published" in states.values():
+    if there:
         _agreed(yes, f"Bring back {staged.window} in production as it was?")
     done = bring_back(spark, staged, force=force, tell=_note)
-    state = "undone" if any(happened for _, happened in done) else "already undone"
-    out.document({"run": staged.run.id, "state": state, "sinks": dict(done)})
+    state = "undone" if any(one.happened for one in done) else "already undone"
+    out.document({"run": staged.run.id, "state": state, "sinks": [asdict(one) for one in done]})
     out.message(f"{state}: {staged.window}")
+    for one in done:
+        if one.stays:
+            out.message(f"{one.sink} is still published: {one.stays}")
+        if one.effect.kept:
+            out.message(f"{one.sink}: {one.effect.kept} rows were kept: others have changed them since")
 
 
 @click.command()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, model_validator
 
@@ -28,6 +28,15 @@ def _number(value: Any) -> Any:
     return value
 
 
+def _output_mode(value: Any) -> Any:
+    if value == "complete":
+        raise ValueError(
+            "complete writes every row again in every batch, which no window of a replay can hold; "
+            "use update with a sink that upserts by key"
+        )
+    return value
+
+
 def _sealed(options: dict[str, Option]) -> dict[str, Option]:
     """Options whose name says that they are secret become secret, so that no log shows them."""
     return {
@@ -39,6 +48,7 @@ def _sealed(options: dict[str, Option]) -> dict[str, Option]:
 Duration = Annotated[timedelta, BeforeValidator(_duration)]
 Names = Annotated[tuple[str, ...], BeforeValidator(lambda v: (v,) if isinstance(v, str) else v)]
 Options = Annotated[dict[str, Option], AfterValidator(_sealed)]
+OutputMode = Annotated[Literal["append", "update"], BeforeValidator(_output_mode)]
 Int = Annotated[int, BeforeValidator(_number)]
 Float = Annotated[float, BeforeValidator(_number)]
 
@@ -121,16 +131,42 @@ class Source(Model):
 class SinkBase(Model):
     """What all sinks share. `job` is the output it takes: its own name unless told otherwise.
 
-    `expect` says what a backfill may change by its code, `late` whether rows that production lacks because it dropped
-    events as late may be published.
+    `output_mode` is Spark's, of the query that writes the sink. `version` is the column that says which of two rows
+    of one key is the newer one, whichever comes first; without it the one that is written later stays. `expect` says
+    what a backfill may change by its code, `late` whether rows that production lacks because it dropped events as late
+    may be published.
     """
+
+    compares: ClassVar[bool] = False
+    """Whether the sink can compare a row with the one it holds before it writes, as a version needs it."""
 
     job: str | None = None
     key: Names = ()
     event_time: str | None = None
+    output_mode: OutputMode = "append"
+    version: str | None = None
     max_rows_per_second: Float | None = Field(default=None, gt=0)
     expect: str | None = None
     late: Literal["keep", "drop"] = "keep"
+
+    @property
+    def upserts(self) -> bool:
+        """Whether a row replaces the one that has its key."""
+        return False
+
+    @model_validator(mode="after")
+    def _updates_need_upserts(self) -> Self:
+        told = [name for name in ("output_mode", "version") if getattr(self, name) not in ("append", None)]
+        if told and not self.upserts:
+            raise ValueError(
+                f"{told[0]}: {getattr(self, told[0])} needs a sink that upserts by key: iceberg with mode: upsert, "
+                "postgres, cassandra or opensearch"
+            )
+        if self.version is not None and not self.compares:
+            raise ValueError("version needs a sink that compares before it writes: iceberg with mode: upsert, postgres")
+        if self.version in self.key:
+            raise ValueError(f"version: {self.version} is part of the key, so it is the same for all rows of a key")
+        return self
 
 
 class ConsoleSink(SinkBase):
@@ -148,10 +184,16 @@ class ParquetSink(SinkBase):
 
 
 class IcebergSink(SinkBase):
+    compares: ClassVar[bool] = True
+
     type: Literal["iceberg"]
     table: str
     mode: Literal["append", "upsert"] = "append"
     partition_by: Names = ()
+
+    @property
+    def upserts(self) -> bool:
+        return self.mode == "upsert"
 
     @model_validator(mode="after")
     def _upsert_needs_key(self) -> IcebergSink:
@@ -176,6 +218,10 @@ class KafkaSink(SinkBase):
 class KeyedSink(SinkBase):
     """A sink that upserts by key into a service."""
 
+    @property
+    def upserts(self) -> bool:
+        return True
+
     @model_validator(mode="after")
     def _needs_key(self) -> KeyedSink:
         if not self.key:
@@ -184,6 +230,8 @@ class KeyedSink(SinkBase):
 
 
 class PostgresSink(KeyedSink):
+    compares: ClassVar[bool] = True
+
     type: Literal["postgres"]
     host: str = "127.0.0.1"
     port: Int = 5432

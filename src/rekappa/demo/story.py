@@ -21,15 +21,17 @@ from rekappa.config.load import Loaded, load
 from rekappa.demo.events import Shape, in_arrival_order, take_rate
 from rekappa.demo.produce import create_topics, produce
 from rekappa.home import Home
+from rekappa.spark.times import within
 from rekappa.store.record import Run
+from rekappa.store.runs import RunStore
 from rekappa.timeline import Window
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from rekappa.plan.plan import Plan
-    from rekappa.publish.publish import SinkEffect
-    from rekappa.validate.result import Comparison
+    from rekappa.publish.plan import Effect
+    from rekappa.validate.result import SinkVerdict
 
 START = datetime(2026, 11, 1, 12, tzinfo=UTC)
 HOUR = timedelta(hours=1)
@@ -37,6 +39,7 @@ SETTLED = timedelta(minutes=20)
 """How old output may be that was not final when the bug came: ten minutes of join, ten of watermark."""
 WINDOW = Window(START + HOUR - SETTLED, START + 2 * HOUR)
 RIGHT, WRONG = "INTERVAL 10 MINUTES", "INTERVAL 10 SECONDS"
+EXPECTED = "changed=playback_id,missing=0,extra=0"
 SHAPE = Shape(per_minute=300, quiet=range(0), burst=range(20, 25))
 
 
@@ -122,26 +125,30 @@ class Story:
 
         return run_backfill(self.spark, *self.load(), self.home, BackfillRequest(WINDOW), plan=plan)
 
-    def validate(self, run: Run) -> Comparison:
-        """`rekappa validate RUN`."""
+    def validate(self, run: Run) -> SinkVerdict:
+        """`rekappa validate RUN --expect …`."""
         from rekappa.staging.staged import open_staged
-        from rekappa.validate.run import Request, validate
+        from rekappa.validate.run import Request, expectations, validate
 
         staged = open_staged(self.spark, self.home, run, self.load()[0])
-        found = validate(self.spark, staged, Request()).sinks[0].comparison
-        assert found is not None
-        return found
+        return validate(self.spark, staged, Request(expect=expectations((EXPECTED,), ()))).sinks[0]
 
-    def publish(self, run: Run) -> SinkEffect:
-        """`rekappa publish RUN --unvalidated`: the differences are the repair."""
-        from rekappa.publish.publish import publish
+    def publish(self, run: Run) -> Effect:
+        """`rekappa publish RUN`: refused unless the validation passed."""
+        from rekappa.publish.evaluate import publish
+        from rekappa.publish.gate import require_validated
+        from rekappa.publish.make import make_publish_plan
         from rekappa.staging.staged import open_staged
 
-        return publish(self.spark, open_staged(self.spark, self.home, run, self.load()[0]), unvalidated=True)[0]
+        staged = open_staged(self.spark, self.home, RunStore.open(self.home).run(run.id), self.load()[0])
+        require_validated(staged)
+        plan = make_publish_plan(self.spark, staged)
+        publish(self.spark, staged, plan)
+        return plan.sinks[0].effect
 
     def undo(self, run: Run) -> None:
         """`rekappa undo RUN`."""
-        from rekappa.publish.publish import undo
+        from rekappa.publish.evaluate import undo
         from rekappa.staging.staged import open_staged
 
         undo(self.spark, open_staged(self.spark, self.home, run, self.load()[0]))
@@ -151,7 +158,7 @@ class Story:
         from pyspark.sql import functions as F
 
         self.run_live("sinks.plays.table=lake.demo.clean", fresh=True)
-        inside = (F.col("event_ts") >= F.lit(WINDOW.start)) & (F.col("event_ts") < F.lit(WINDOW.end))
+        inside = within(F.col("event_ts"), WINDOW)
         for table in ("lake.demo.plays", "lake.demo.clean"):
             self.spark.catalog.refreshTable(table)
         clean, plays = (self.spark.table(f"lake.demo.{name}").where(inside) for name in ("clean", "plays"))
@@ -170,7 +177,7 @@ class Story:
         )
         soon = played["event_ts"].between(shown["event_ts"], shown["event_ts"] + F.expr(RIGHT))
         pairs = shown.join(played, (shown["impression_id"] == played["impression_id"]) & soon, "left")
-        pairs = pairs.where((shown["event_ts"] >= F.lit(WINDOW.start)) & (shown["event_ts"] < F.lit(WINDOW.end)))
+        pairs = pairs.where(within(shown["event_ts"], WINDOW))
         made = pairs.select(shown["impression_id"], shown["show_id"], shown["event_ts"], played["playback_id"])
         made.writeTo("lake.demo.by_hand").using("iceberg").createOrReplace()
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from rekappa.iceberg.private import java_table
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -22,10 +24,7 @@ def stamp(writer: str, batch: int) -> dict[str, str]:
 
 def load_table(spark: SparkSession, name: str) -> Any:
     """Iceberg's own Java table, with its newest metadata."""
-    jvm: Any = spark._jvm
-    table = jvm.org.apache.iceberg.spark.Spark3Util.loadIcebergTable(spark._jsparkSession, name)
-    table.refresh()
-    return table
+    return java_table(spark, name)
 
 
 def last_batch(spark: SparkSession, name: str, writer: str) -> int | None:

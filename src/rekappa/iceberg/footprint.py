@@ -1,17 +1,16 @@
-"""Which files of an Iceberg table a window touches.
+"""Which files of an Iceberg table a selection of its rows touches.
 
-A file whose rows all lie in the window is *whole*: replacing the window drops it without reading it. One
-that may hold rows of the window and others is at the *edge*: its other rows are written anew. All other
-files stay as they are. The answer comes from the table's metadata: partitions and column bounds.
+A file whose rows are all selected is *whole*: replacing them drops it without reading it. One that may hold selected
+rows and others is at the *edge*: its other rows are written anew. All other files stay as they are.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from rekappa.iceberg.span import Span
-from rekappa.iceberg.tasks import listed
+from rekappa.iceberg.private import Filters, listed
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -28,25 +27,43 @@ class Footprint:
 
     @property
     def files(self) -> tuple[Any, ...]:
-        """The data files that replacing the window takes out."""
+        """The data files that replacing the rows takes out."""
         return tuple(task.file() for task in (*self.whole, *self.edge))
 
 
-def footprint(spark: SparkSession, table: Any, span: Span, snapshot: int | None) -> Footprint:
-    """Sort the files of one snapshot. `snapshot` None is a table without any."""
+def covered_files(spark: SparkSession, table: Any, expression: Any, snapshot: int) -> set[str]:
+    """The files all of whose rows fit the expression, by their partition or their columns' bounds."""
+    filters = Filters(spark)
+    strict, always = filters.covering(table, expression), filters.always
+    scan = table.newScan().useSnapshot(snapshot).filter(expression).includeColumnStats()
+    return {
+        str(task.file().location())
+        for task in listed(spark, scan.planFiles())
+        if task.residual().equals(always) or strict.eval(task.file())
+    }
+
+
+def footprint(
+    spark: SparkSession,
+    table: Any,
+    expression: Any,
+    snapshot: int | None,
+    *,
+    whole: set[str],
+    touched: Callable[[str], bool] = lambda file: True,
+) -> Footprint:
+    """The files of one snapshot that may hold rows that fit the expression. `snapshot` None is a table without any."""
     if snapshot is None:
         return Footprint(None)
-    jvm: Any = spark._jvm
-    expression = span.expression(spark, table)
-    scan = table.newScan().useSnapshot(snapshot).filter(expression).includeColumnStats()
-    strict = jvm.org.apache.iceberg.expressions.StrictMetricsEvaluator(table.schema(), expression)
-    always = jvm.org.apache.iceberg.expressions.Expressions.alwaysTrue()
-    whole: list[Any] = []
-    edge: list[Any] = []
+    # A task that knows the filter would not read all of its file: what must survive would be lost.
+    scan = table.newScan().useSnapshot(snapshot).filter(expression).ignoreResiduals()
+    parts: dict[bool, list[Any]] = {True: [], False: []}
     partitions: set[str] = set()
     for task in listed(spark, scan.planFiles()):
-        covered = task.residual().equals(always) or strict.eval(task.file())
-        (whole if covered else edge).append(task)
+        location = str(task.file().location())
+        if not touched(location):
+            continue
+        parts[location in whole].append(task)
         if task.spec().isPartitioned():
             partitions.add(str(task.spec().partitionToPath(task.file().partition())))
-    return Footprint(snapshot, tuple(whole), tuple(edge), tuple(sorted(partitions)))
+    return Footprint(snapshot, tuple(parts[True]), tuple(parts[False]), tuple(sorted(partitions)))

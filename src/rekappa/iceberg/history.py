@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from rekappa.errors import PublishError
 from rekappa.iceberg.commits import WRITER
-from rekappa.iceberg.span import Span
-from rekappa.iceberg.tasks import listed
+from rekappa.iceberg.private import Filters, changed_files, listed
 from rekappa.timeline import format_instant
 
 if TYPE_CHECKING:
@@ -18,6 +17,11 @@ if TYPE_CHECKING:
 
 PUBLISH = "rekappa.publish"
 UNDO = "rekappa.undo"
+
+
+def tag_before(run: str) -> str:
+    """The tag that marks the table's state before this run was published."""
+    return f"rekappa_before_{run}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,25 +52,6 @@ def current_id(table: Any) -> int | None:
     return None if snapshot is None else int(snapshot.snapshotId())
 
 
-def snapshot_at(table: Any, moment: datetime) -> int | None:
-    """The snapshot that was current at a moment; None if the table was empty then.
-
-    Refuses when the table no longer remembers that far back.
-    """
-    millis = int(moment.timestamp() * 1000)
-    oldest = None
-    for snapshot in ancestors(table):
-        if snapshot.timestampMillis() <= millis:
-            return int(snapshot.snapshotId())
-        oldest = snapshot
-    if oldest is not None and oldest.parentId() is not None:
-        raise PublishError(
-            f"Cannot tell who changed {table.name()} since {format_instant(moment)}: its older snapshots have expired",
-            hint="Keep snapshots longer than a backfill takes, or give --force to publish without this check.",
-        )
-    return None
-
-
 @dataclass(frozen=True, slots=True)
 class Publication:
     """What the table itself says of a run: the newest commit that published or undid it."""
@@ -87,27 +72,24 @@ def publication(table: Any, run: str) -> Publication | None:
     return None
 
 
-def changes(spark: SparkSession, table: Any, span: Span, since: int | None, own: str) -> list[Change]:
-    """Commits after snapshot `since` that may have changed rows of the window, oldest first.
+def changes(spark: SparkSession, table: Any, expression: Any, since: int | None, own: str) -> list[Change]:
+    """Commits after snapshot `since` (None: ever) that may have changed rows that fit the expression, oldest first.
 
     Compaction changes no rows and the run's own publish and undo are not somebody else's: both are left out.
-    Judged by file: a rewritten file whose bounds overlap the window counts.
+    Judged by file: a rewritten file whose bounds fit counts. Refuses when the table does not remember so far back.
     """
-    jvm: Any = spark._jvm
-    expression = span.expression(spark, table)
-    metrics = jvm.org.apache.iceberg.expressions.InclusiveMetricsEvaluator(table.schema(), expression)
+    filters = Filters(spark)
+    metrics = filters.touching(table, expression)
     found = []
-    for snapshot in ancestors(table):
-        if since is not None and snapshot.snapshotId() == since:
-            break
+    for snapshot in _after(table, since):
         summary = snapshot.summary()
         if snapshot.operation() == "replace" or own in (summary.get(PUBLISH), summary.get(UNDO)):
             continue
-        delta = jvm.org.apache.iceberg.SnapshotChanges.builderFor(table).snapshot(snapshot).build()
+        delta = changed_files(spark, table, snapshot)
         data = [*listed(spark, delta.addedDataFiles()), *listed(spark, delta.removedDataFiles())]
-        touched = sum(1 for file in data if metrics.eval(file) and _partition_fits(jvm, table, expression, file))
+        touched = sum(1 for file in data if metrics.eval(file) and filters.partition_fits(table, expression, file))
         touched += sum(
-            1 for file in listed(spark, delta.addedDeleteFiles()) if _partition_fits(jvm, table, expression, file)
+            1 for file in listed(spark, delta.addedDeleteFiles()) if filters.partition_fits(table, expression, file)
         )
         if touched:
             by = summary.get(WRITER) or summary.get("spark.app.id") or summary.get("app-id") or "an unnamed writer"
@@ -115,12 +97,21 @@ def changes(spark: SparkSession, table: Any, span: Span, since: int | None, own:
     return found[::-1]
 
 
-def _partition_fits(jvm: Any, table: Any, expression: Any, file: Any) -> bool:
-    spec = table.specs().get(file.specId())
-    if spec.isUnpartitioned():
-        return True
-    projected = jvm.org.apache.iceberg.expressions.Projections.inclusive(spec).project(expression)
-    return bool(jvm.org.apache.iceberg.expressions.Evaluator(spec.partitionType(), projected).eval(file.partition()))
+def _after(table: Any, since: int | None) -> list[Any]:
+    """The snapshots after `since`, newest first."""
+    found: list[Any] = []
+    for snapshot in ancestors(table):
+        if since is not None and snapshot.snapshotId() == since:
+            return found
+        found.append(snapshot)
+    if since is not None or (found and found[-1].parentId() is not None):
+        before = "it was empty" if since is None else f"its snapshot was {since}"
+        raise PublishError(
+            f"Cannot tell who changed {table.name()} since {before}: its history no longer reaches back to then",
+            hint="Snapshots were expired, or the table was rolled back. Backfill again, and keep snapshots longer than "
+            "it takes from backfill to publish; or give --force to publish without this check.",
+        )
+    return found
 
 
 def _moment(snapshot: Any) -> datetime:

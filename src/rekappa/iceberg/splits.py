@@ -17,12 +17,11 @@ from rekappa.errors import SourceError
 from rekappa.iceberg.files import leaf, open_parquet
 from rekappa.plan.model import OffsetBounds, RowGroup, Split
 from rekappa.record import INGESTION, OFFSET, PARTITION, REGION
-from rekappa.timeline import Window
+from rekappa.timeline import EPOCH, Window, instant
 
 if TYPE_CHECKING:
     from pyiceberg.table import FileScanTask, Table
 
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 UNKNOWN = EPOCH - timedelta(days=1)
 _TRUNCATED = 16  # Iceberg shortens text bounds to this many characters
 
@@ -218,7 +217,7 @@ def _positions(file: Any, columns: _Columns) -> OffsetBounds | None:
 
 
 def _instant(bound: bytes) -> datetime:
-    return EPOCH + timedelta(microseconds=int.from_bytes(bound, "little", signed=True))
+    return instant(int.from_bytes(bound, "little", signed=True))
 
 
 def _aware(value: datetime) -> datetime:

@@ -10,8 +10,12 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
+from rekappa.iceberg.private import listed, staged_tasks, table_cache
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["listed", "read_tasks"]
 
 
 @contextmanager
@@ -20,15 +24,15 @@ def read_tasks(
 ) -> Iterator[DataFrame]:
     """The rows of exactly these tasks, row-level deletes applied. Spark must plan its scan inside the `with`.
 
-    `split_size` is how many bytes of files one of Spark's tasks should read, Iceberg's default if None.
+    A task that was planned with a filter skips row groups that can't match it: plan with `ignoreResiduals` to read
+    all. `split_size` is how many bytes of files one of Spark's tasks should read, Iceberg's default if None.
     """
     jvm: Any = spark._jvm
     key = str(uuid4())
     staged = jvm.java.util.ArrayList()
     for task in tasks:
         staged.add(task)
-    cache = _table_cache(spark)
-    sets = jvm.org.apache.iceberg.spark.ScanTaskSetManager.get()
+    cache, sets = table_cache(spark), staged_tasks(spark)
     cache.add(key, table)
     sets.stageTasks(table, key, staged)
     options = {} if split_size is None else {"split-size": str(split_size), "file-open-cost": "1"}
@@ -37,19 +41,3 @@ def read_tasks(
     finally:
         sets.removeTasks(table, key)
         cache.remove(key)
-
-
-def listed(spark: SparkSession, iterable: Any) -> list[Any]:
-    """A Java iterable as a list."""
-    jvm: Any = spark._jvm
-    return list(jvm.org.apache.iceberg.relocated.com.google.common.collect.Lists.newArrayList(iterable.iterator()))
-
-
-def _table_cache(spark: SparkSession) -> Any:
-    """Iceberg's cache of tables under rewrite. It has two methods named `get`; the gateway needs to be told which."""
-    jvm: Any = spark._jvm
-    gateway: Any = spark.sparkContext._gateway
-    loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
-    cache = loader.loadClass("org.apache.iceberg.spark.SparkTableCache")
-    method = cache.getMethod("get", gateway.new_array(jvm.java.lang.Class, 0))
-    return method.invoke(None, gateway.new_array(jvm.java.lang.Object, 0))

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
 from rekappa.errors import PlanError
 from rekappa.plan.cut import clip
 from rekappa.plan.model import Split
 from rekappa.plan.plan import Chunk
-from rekappa.timeline import Window
+from rekappa.timeline import EPOCH, Window
 
 TARGET_ROWS = 50_000_000
 TARGET_BYTES = 8 * 1024**3
 _HOUR = timedelta(hours=1)
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def plan_chunks(
@@ -61,7 +60,7 @@ def _steps(window: Window, align: timedelta) -> list[Window]:
     steps = []
     start = window.start
     while start < window.end:
-        end = min(window.end, _EPOCH + ((start - _EPOCH) // align + 1) * align)
+        end = min(window.end, EPOCH + ((start - EPOCH) // align + 1) * align)
         steps.append(Window(start, end))
         start = end
     return steps

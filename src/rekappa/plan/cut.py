@@ -12,9 +12,8 @@ from datetime import datetime, timedelta
 
 from rekappa.errors import PlanError
 from rekappa.plan.model import Split
-from rekappa.timeline import Window, format_duration, format_instant
+from rekappa.timeline import TICK, Window, format_duration, format_instant
 
-TICK = timedelta(microseconds=1)
 """The resolution of all times here: the last instant of a half-open stretch is its end less this."""
 
 MOST_PIECES = 100_000

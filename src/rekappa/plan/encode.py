@@ -7,24 +7,14 @@ A split is a list, because a plan may hold a million of them; a path stands once
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 from rekappa.plan.model import OffsetRange, Slice, SourceSlice, Split, source_of
 from rekappa.plan.plan import Chunk, Estimate, JobPlan, Mode, Plan, SourcePlan
-from rekappa.timeline import Window
+from rekappa.timeline import TICK, Window, instant, micros
 
 Json = dict[str, Any]
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_TICK = timedelta(microseconds=1)
-
-
-def micros(moment: datetime) -> int:
-    return (moment - _EPOCH) // _TICK
-
-
-def instant(value: int) -> datetime:
-    return _EPOCH + timedelta(microseconds=value)
 
 
 def encode_window(window: Window | None) -> list[int] | None:
@@ -105,9 +95,9 @@ def _encode_job(job: JobPlan) -> Json:
         "sinks": list(job.sinks),
         "mode": job.mode.value,
         "reason": job.reason,
-        "warm_up": job.warm_up // _TICK,
+        "warm_up": job.warm_up // TICK,
         "warm_up_reason": job.warm_up_reason,
-        "drain": job.drain // _TICK,
+        "drain": job.drain // TICK,
         "drain_reason": job.drain_reason,
         "reads": encode_window(job.reads),
         "sources": [_encode_source(source) for source in job.sources],
@@ -117,7 +107,7 @@ def _encode_job(job: JobPlan) -> Json:
         "estimate": {
             "rows": estimate.rows,
             "bytes": estimate.bytes,
-            "duration": None if estimate.duration is None else estimate.duration // _TICK,
+            "duration": None if estimate.duration is None else estimate.duration // TICK,
             "state_rows": estimate.state_rows,
             "basis": estimate.basis,
         },
@@ -159,7 +149,7 @@ def _encode_source(source: SourcePlan) -> Json:
         "table": source.table,
         "snapshot": source.snapshot,
         "columns": list(source.columns),
-        "max_misalignment": source.max_misalignment // _TICK,
+        "max_misalignment": source.max_misalignment // TICK,
         "files": source.files,
         "rows": source.rows,
         "bytes": source.bytes,

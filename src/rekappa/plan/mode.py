@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rekappa.errors import PlanError
+from rekappa.plan.keyed import objection, remarks
 from rekappa.plan.plan import Mode
 from rekappa.plan.shape import Kind, Operator, Shape
 
@@ -24,10 +25,14 @@ class Safe:
 
 @dataclass(frozen=True, slots=True)
 class Unsafe:
-    """The mode could give something else. `needs_warm_up` if a warm-up told by the user makes it safe."""
+    """The mode could give something else. `needs_warm_up` if a warm-up told by the user makes it safe.
+
+    `checked` if the run itself finds out whether it went wrong, and then fails: it may be asked for, if not chosen.
+    """
 
     reason: str
     needs_warm_up: bool = False
+    checked: bool = False
 
 
 Verdict = Safe | Unsafe
@@ -46,7 +51,7 @@ def assess(shape: Shape, *, warm_up_told: bool = False) -> dict[Mode, Verdict]:
     ordered: Verdict
     if open_state and not warm_up_told:
         ordered = Unsafe(f"{_list(open_state)} keeps state for ever, so its output depends on all of history", True)
-    elif shape.event_time is None and shape.stateful:
+    elif shape.event_time is None and shape.stateful and not shape.taken.updates:
         ordered = Unsafe("its sink declares no event time, so its output can't be told to be in the window or not")
     elif shape.stateful:
         ordered = Safe(f"{shape.describe()}: events reach it in order, within the bound")
@@ -63,7 +68,18 @@ def assess(shape: Shape, *, warm_up_told: bool = False) -> dict[Mode, Verdict]:
     else:
         bulk = Safe("keeps no state: each row depends on itself alone")
     exact = Safe("replays the micro-batches that production ran")
-    return {Mode.BULK: bulk, Mode.ORDERED: ordered, Mode.STRICT: ordered, Mode.EXACT: exact}
+    verdicts: dict[Mode, Verdict] = {
+        Mode.BULK: bulk, Mode.ORDERED: ordered, Mode.STRICT: ordered, Mode.EXACT: exact
+    }  # fmt: skip
+    return {mode: _by_key(shape, mode, verdict) for mode, verdict in verdicts.items()}
+
+
+def _by_key(shape: Shape, mode: Mode, verdict: Verdict) -> Verdict:
+    """The verdict, unless the mode can't tell the last row of a key for a sink that keeps only that."""
+    found = objection(shape, mode)
+    if found is None or isinstance(verdict, Unsafe):
+        return verdict
+    return Unsafe(found, checked=mode is Mode.BULK and not shape.stateful)
 
 
 def choose(job: str, shapes: Sequence[Shape], asked: Mode | None = None, *, warm_up_told: bool = False) -> Choice:
@@ -80,12 +96,12 @@ def choose(job: str, shapes: Sequence[Shape], asked: Mode | None = None, *, warm
             f"Cannot replay job {job!r} faithfully: it reads the clock ({', '.join(clock)})",
             hint="Use the event's own time in the job; or name a mode (--mode bulk) to run it with today's clock.",
         )
-    candidates = [asked] if asked is not None else [Mode.BULK, Mode.ORDERED]
+    candidates = [asked] if asked is not None else [Mode.BULK, Mode.ORDERED, Mode.STRICT]
     refused: list[tuple[Mode, Unsafe]] = []
     for mode in candidates:
         answers = [one[mode] for one in verdicts]
         unsafe = next((answer for answer in answers if isinstance(answer, Unsafe)), None)
-        if unsafe is not None:
+        if unsafe is not None and not (asked and unsafe.checked):
             refused.append((mode, unsafe))
             continue
         reasons = list(dict.fromkeys(answer.reason for answer in answers))
@@ -95,8 +111,10 @@ def choose(job: str, shapes: Sequence[Shape], asked: Mode | None = None, *, warm
     mode, unsafe = refused[-1]
     if unsafe.needs_warm_up:
         hint = "Say with --warm-up how far back the state that matters goes."
-    elif "sink" in unsafe.reason:
+    elif "event time" in unsafe.reason:
         hint = "Declare the sink's event_time in rekappa.yaml."
+    elif "micro-batches" in unsafe.reason:
+        hint = "Use --mode exact."
     else:
         hint = "Use --mode ordered, or leave --mode out."
     what = f"in {mode} mode" if asked is not None else "in any mode"
@@ -111,6 +129,7 @@ def _warnings(job: str, shapes: Sequence[Shape]) -> tuple[str, ...]:
         warnings.append(f"Job {job!r} uses {', '.join(chance)}: these values differ in every run.")
     if tables := sorted({name for shape in shapes for name in shape.static}):
         warnings.append(f"Job {job!r} joins {', '.join(tables)} as it is now, not as it was in the window.")
+    warnings += [text for shape in shapes for text in remarks(job, shape)]
     for operator in {operator for shape in shapes for operator in shape.of(Kind.ORDER_SENSITIVE)}:
         warnings.append(f"Job {job!r} has an {operator}: only exact and strict modes give it production's order.")
     return tuple(warnings)

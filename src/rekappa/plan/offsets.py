@@ -14,10 +14,10 @@ from datetime import datetime, timedelta
 from itertools import accumulate
 from typing import NamedTuple
 
-from rekappa.plan.cut import TICK, clip
+from rekappa.plan.cut import clip
 from rekappa.plan.lookup import Files, Wanted
 from rekappa.plan.model import OffsetRange, Slice, SourceSlice, Split
-from rekappa.timeline import Window
+from rekappa.timeline import TICK, Window
 
 
 class Position(NamedTuple):

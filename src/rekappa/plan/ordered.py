@@ -15,9 +15,9 @@ from datetime import timedelta
 from operator import attrgetter
 
 from rekappa.errors import PlanError
-from rekappa.plan.cut import TICK, merge, pieces
+from rekappa.plan.cut import merge, pieces
 from rekappa.plan.model import Slice, SourceSlice, Split
-from rekappa.timeline import Window, format_duration
+from rekappa.timeline import TICK, Window, format_duration
 
 MAX_ROWS = 5_000_000
 GOOD_ROWS = 500_000

@@ -89,6 +89,34 @@ class Operator:
         return f"{self.kind.value} ({self.detail})" if self.detail else self.kind.value
 
 
+class Keeps(Enum):
+    """Which rows of an output its sink keeps."""
+
+    EVERY = "every row"
+    LAST = "the last row of a key"
+    NEWEST = "the row of a key that has the highest version"
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """How a sink takes an output. `updates` says that a row is written again whenever it changes (update mode)."""
+
+    keeps: Keeps = Keeps.EVERY
+    updates: bool = False
+    key: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Revised:
+    """What an aggregate computes, and so changes from one version of its row to the next.
+
+    `columns` are those of the output; `decide` says that such values choose which rows come out at all.
+    """
+
+    columns: tuple[str, ...] = ()
+    decide: bool = False
+
+
 @dataclass(frozen=True, slots=True)
 class Shape:
     """One output of one job. `operators` are in the order of the data's flow, sources first.
@@ -110,6 +138,8 @@ class Shape:
     random: tuple[str, ...] = ()
     static: tuple[str, ...] = ()
     event_time: str | None = None
+    revised: Revised = Revised()
+    taken: Taken = Taken()
 
     @property
     def stateful(self) -> bool:

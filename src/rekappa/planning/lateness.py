@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from rekappa.plan.encode import instant
 from rekappa.plan.words import count
 from rekappa.record import INGESTION, REGION
-from rekappa.timeline import Window, format_duration, format_instant
+from rekappa.timeline import Window, format_duration, format_instant, instant
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table

@@ -26,6 +26,7 @@ from rekappa.plan.ordered import MAX_ROWS, plan_slices, wide_span
 from rekappa.plan.plan import Estimate, JobPlan, Mode, Plan
 from rekappa.plan.shape import Shape
 from rekappa.planning.inputs import Input, check_complete, scan_source
+from rekappa.planning.keeping import taken_by
 from rekappa.planning.lateness import later_events
 from rekappa.planning.request import BackfillRequest
 from rekappa.record import METADATA, record_ddl
@@ -140,9 +141,9 @@ def _ask(spark: SparkSession, loaded: Loaded, app: App, request: BackfillRequest
     shapes: list[Shape] = []
     # An output with two sinks is looked at once for each: they may declare different event times.
     for declared in dict.fromkeys(config.sinks[query.sink].event_time for query in own):
-        wanted = {query.output: declared for query in own if config.sinks[query.sink].event_time == declared}
-        found = analyse(spark, job, schemas, times, wanted)
-        shapes += [found[output] for output in wanted]
+        alike = [query for query in own if config.sinks[query.sink].event_time == declared]
+        found = analyse(spark, job, schemas, times, {query.output: declared for query in alike})
+        shapes += [replace(found[query.output], taken=taken_by(config.sinks[query.sink])) for query in alike]
     choice = choose(job.name, shapes, request.mode, warm_up_told=request.warm_up is not None)
     lateness = max(past_candidate(name, source)[1].max_misalignment for name, source in sources.items())
     margins = with_overrides(derive(shapes, lateness), request.warm_up, request.drain)

@@ -11,9 +11,9 @@ from rekappa.plan.plan import JobPlan
 from rekappa.planning.inputs import Input
 from rekappa.planning.request import BackfillRequest
 from rekappa.replay.positions import cut_points
-from rekappa.timeline import Window
+from rekappa.timeline import EPOCH, Window
 
-_ALWAYS = Window(datetime(1970, 1, 1, tzinfo=UTC), datetime(9000, 1, 1, tzinfo=UTC))
+_ALWAYS = Window(EPOCH, datetime(9000, 1, 1, tzinfo=UTC))
 
 
 def strict_plan(

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 from rekappa.config.model import AppConfig, IcebergSink
 from rekappa.home import Home
 from rekappa.iceberg.commits import load_table
-from rekappa.iceberg.window import Edit, drop_branch
-from rekappa.publish.table import tag_before
+from rekappa.iceberg.history import tag_before
+from rekappa.iceberg.replace import Edit, drop_branch
 from rekappa.staging.tables import StagingTable, drop_staging, list_staging
-from rekappa.store.record import State
+from rekappa.store.record import Kind, State
 from rekappa.store.runs import RunStore
 
 if TYPE_CHECKING:
@@ -38,17 +38,23 @@ def clean(
 ) -> list[Cleaned]:
     """Drop the app's staging tables that are older than the retention and whose run has ended.
 
-    A run that is going, paused or can be resumed keeps its staging. Undo is impossible afterwards: the tag
-    that marks the state before goes too.
+    A run that is going, paused or can be resumed keeps its staging. What a control staged goes with that of the run
+    it is a control of. Undo is impossible afterwards: the tag that marks the state before goes too.
     """
     retention = config.staging_retention if older_than is None else older_than
-    states = {run.id: run.state for run in RunStore.open(home).runs(config.app)}
+    runs = {run.id: run for run in RunStore.open(home).runs(config.app)}
     now = datetime.now(UTC)
     answer = []
-    for table in list_staging(spark, config):
-        if table.app != config.app:
-            continue
-        kept = _reason_to_keep(table, states.get(table.run), retention, now)
+    tables = [table for table in list_staging(spark, config) if table.app == config.app]
+    newest = {table.run: table for table in tables}
+    for table in tables:
+        run = runs.get(table.run)
+        if run is not None and not run.state.going and (parent := run.spec.get("control_of")) in newest:
+            kept = _reason_to_keep(newest[parent], runs[parent].state if parent in runs else None, retention, now)
+        elif run is not None and run.kind is Kind.CONTROL and not run.state.going:
+            kept = None
+        else:
+            kept = _reason_to_keep(table, run.state if run else None, retention, now)
         tagged = _tagged(spark, config, table)
         if kept is None and not dry_run:
             drop_staging(spark, table)

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from datetime import timedelta
+from typing import TYPE_CHECKING
 
 from rekappa.app import App
 from rekappa.config.bind import Query, queries
@@ -20,15 +20,17 @@ from rekappa.plan.plan import Chunk, JobPlan, Plan
 from rekappa.replay.tuning import Facts, bulk_settings, unset_by
 from rekappa.sinks.contract import BatchId
 from rekappa.sources.open import open_batch
+from rekappa.spark.private import analysed
 from rekappa.spark.state import settings
+from rekappa.spark.times import within
 from rekappa.staging.tables import staging_sink, staging_table
-from rekappa.timeline import Window
+from rekappa.staging.versions import refuse_contested
+from rekappa.timeline import EPOCH, Window
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _HOUR = timedelta(hours=1)
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,14 +102,15 @@ def make_chunk(spark: SparkSession, bulk: BulkJob, chunk: Chunk) -> None:
         if reads not in made:
             made[reads] = _results(spark, bulk, reads)
         rows = in_output(made[reads][query.output], event_time, chunk.output)
-        sink = staging_sink(config, bulk.run, query.sink, config.profiles.backfill.max_rows_per_second)
+        cap = config.profiles.backfill.max_rows_per_second
+        sink = staging_sink(config, bulk.run, query.sink, cap, ordered=False)
         sink.prepare(spark, rows.schema)
         sink.write(rows, BatchId(bulk.run, query.name, chunk.number))
 
 
 def _results(spark: SparkSession, bulk: BulkJob, reads: Window) -> Mapping[str, DataFrame]:
     inputs = {
-        source.name: open_batch(spark, bulk.loaded, bulk.home, source.name, reads, bulk.plan.regions)
+        source.name: open_batch(spark, bulk.loaded, bulk.home, source.name, reads, bulk.plan.regions, planned=source)
         for source in bulk.job.sources
     }
     return bulk.app.jobs[bulk.job.job].results(inputs)
@@ -119,9 +122,9 @@ def whole_hours(reads: Window) -> Window:
     The archive is partitioned by the hour: a filter on whole hours is answered by the partitions alone, so no
     row is compared and Iceberg can read columns in vectors. What is read too much is held back with the rest.
     """
-    first = (reads.start - _EPOCH) // _HOUR * _HOUR
-    last = -(-(reads.end - _EPOCH) // _HOUR) * _HOUR
-    return Window(_EPOCH + first, _EPOCH + last)
+    first = (reads.start - EPOCH) // _HOUR * _HOUR
+    last = -(-(reads.end - EPOCH) // _HOUR) * _HOUR
+    return Window(EPOCH + first, EPOCH + last)
 
 
 def in_output(rows: DataFrame, event_time: str | None, output: Window) -> DataFrame:
@@ -130,14 +133,22 @@ def in_output(rows: DataFrame, event_time: str | None, output: Window) -> DataFr
         return rows
     from pyspark.sql import functions as F
 
-    moment = F.col(event_time)
-    inside = (moment >= F.lit(output.start)) & (moment < F.lit(output.end))
-    java: Any = rows._jdf
-    if "session_window" in java.queryExecution().analyzed().toString():
+    inside = within(F.col(event_time), output)
+    if "session_window" in analysed(rows).toString():
         # Spark would push the filter below the aggregate, where an event's own time stands for its session's start:
         # sessions would be cut at the window's edges. It pushes nothing that is not deterministic.
         inside = F.when(F.spark_partition_id() >= 0, inside)
     return rows.where(inside)
+
+
+def refuse_unordered(spark: SparkSession, bulk: BulkJob) -> None:
+    """Refuse what was staged for sinks that upsert if it depends on an order, which bulk does not keep."""
+    config = bulk.loaded.config
+    for query in bulk.queries:
+        spec = config.sinks[query.sink]
+        table = staging_table(config, bulk.run, query.sink)
+        if spec.upserts and spark.catalog.tableExists(table):
+            refuse_contested(spark.table(table), spec.key, query.sink, spec.version)
 
 
 def staged_rows(spark: SparkSession, bulk: BulkJob) -> Mapping[str, int]:

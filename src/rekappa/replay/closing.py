@@ -9,19 +9,21 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rekappa.errors import RunError
+from rekappa.spark import private
 from rekappa.spark.offsetlog import last_committed, last_planned, read_batch
+from rekappa.timeline import EPOCH
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 SLICE, CLOSED = "slice", "closed"
 """What the offsets of a replay are made of."""
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MILLISECOND = timedelta(milliseconds=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,14 +58,10 @@ def reached(checkpoint: Path) -> Reached:
 
 def move_watermark(query: StreamingQuery, watermark: datetime) -> datetime | None:
     """Give the next batch of a running query at least this watermark. Answers the one that the data gave it, if any."""
-    java: Any = query._jsq
-    tracker = java.streamingQuery().watermarkTracker()
-    before = int(tracker.currentWatermark())
-    tracker.setWatermark(max((watermark - _EPOCH) // timedelta(milliseconds=1), before))
-    return _EPOCH + timedelta(milliseconds=before) if before else None
+    before = private.move_watermark(query, (watermark - EPOCH) // _MILLISECOND)
+    return EPOCH + before * _MILLISECOND if before else None
 
 
 def set_watermark(query: StreamingQuery, watermark: datetime) -> None:
     """Give the next batch of a running query exactly this watermark, whatever the data says."""
-    java: Any = query._jsq
-    java.streamingQuery().watermarkTracker().setWatermark((watermark - _EPOCH) // timedelta(milliseconds=1))
+    private.set_watermark(query, (watermark - EPOCH) // _MILLISECOND)

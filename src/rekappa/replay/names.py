@@ -9,6 +9,8 @@ import json
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from rekappa.iceberg.private import schema_json
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -18,10 +20,9 @@ SAME_IN_BOTH = {"boolean", "int", "long", "float", "double", "date", "timestamp"
 
 def read_by_name(spark: SparkSession, table: Any) -> bool:
     """Whether Spark can read the files of an Iceberg table (the Java one) without Iceberg, but for deleted rows."""
-    jvm: Any = spark._jvm
-    parser, schemas = jvm.org.apache.iceberg.SchemaParser, table.schemas()
+    schemas = table.schemas()
     return table.io().getClass().getSimpleName() == "HadoopFileIO" and names_hold(
-        json.loads(parser.toJson(schemas[number])) for number in schemas
+        json.loads(schema_json(spark, schemas[number])) for number in schemas
     )
 
 

@@ -247,7 +247,7 @@ class _SliceRun:
             self._wait()
             held = rows
             if self.hold_back is not None:
-                kept = self.hold_back.of(rows, self._reach(number))
+                kept = self.hold_back.of(rows, self._read_last(number))
                 if kept is None:
                     # The rows must still be computed: that is what builds the state.
                     rows.write.format("noop").mode("overwrite").save()
@@ -270,6 +270,15 @@ class _SliceRun:
     def _reach(self, batch: int) -> Window | None:
         """The stretch that a batch reads; slices and batches are numbered alike, the closing batch comes after."""
         return self.plan.slice(self.job, batch).reach if batch < self.count else None
+
+    def _read_last(self, batch: int) -> Window | None:
+        """What was read when a batch's rows came out: its own slice or, if that is empty, the last that was not.
+
+        None for the closing batch: what it brings out was forced, not read.
+        """
+        if batch >= self.count:
+            return None
+        return next((reach for at in range(batch, -1, -1) if (reach := self._reach(at)) is not None), None)
 
     def _note(self, query: StreamingQuery) -> None:
         """Take over Spark's reports on the batches since the last look."""

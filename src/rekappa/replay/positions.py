@@ -12,13 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 from rekappa.errors import SourceError
 from rekappa.iceberg.files import leaf, open_parquet
-from rekappa.plan.encode import instant, micros
 from rekappa.plan.model import Split
 from rekappa.plan.offsets import CutPoint, Position
 from rekappa.plan.plan import SourcePlan
 from rekappa.plan.recorded import Needed
 from rekappa.record import INGESTION, OFFSET, PARTITION, REGION, TOPIC
-from rekappa.timeline import Window
+from rekappa.timeline import Window, instant, micros
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table

@@ -16,14 +16,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rekappa.errors import SourceError
 from rekappa.iceberg.commits import load_table
-from rekappa.iceberg.tasks import listed, read_tasks
-from rekappa.plan.cut import TICK
+from rekappa.iceberg.private import Filters, listed
+from rekappa.iceberg.tasks import read_tasks
 from rekappa.plan.model import OffsetRange, SourceSlice, Split
 from rekappa.record import INGESTION, METADATA, OFFSET, PARTITION, REGION, TOPIC
 from rekappa.replay.names import read_by_name
 from rekappa.sources.decode import metadata_type
 from rekappa.sources.iceberg import narrowed, shaped
-from rekappa.timeline import Window
+from rekappa.spark.private import activate, as_stream_batch, cloned, files_as_stream
+from rekappa.timeline import TICK, Window
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -64,20 +65,17 @@ class SliceScan:
             groups.setdefault(self._kind(split), []).append(split)
         if list(groups) == [_Kind(True, None, False)] and not part.offsets:
             return self._files_as_stream(part.splits)
-        session: Any = self._session._jsparkSession
         with ExitStack() as staged:
             frames = [self._frame(staged, kind, splits, part.offsets) for kind, splits in groups.items()]
             rows = reduce(lambda one, other: one.union(other), frames) if frames else self._nothing
             if part.offsets:
                 rows = self._in_kafka_order(rows, part.offsets)
-            chosen: Any = rows.select(*_columns(self.schema))._jdf
             # Planned while Iceberg's tasks are staged. What Spark counts as read are the rows that are left.
-            return session.internalCreateDataFrame(chosen.queryExecution().toRdd(), chosen.schema(), True)
+            return as_stream_batch(self._session, rows.select(*_columns(self.schema)))
 
     def activate(self) -> None:
         """Make the session that slices are planned in the one of the calling thread."""
-        jvm: Any = self.spark._jvm
-        jvm.org.apache.spark.sql.SparkSession.setActiveSession(self._session._jsparkSession)
+        activate(self._session)
 
     def unreadable(self, part: SourceSlice) -> tuple[str, str] | None:
         """The first file of the slice that can't be read, with the reason; None if all can.
@@ -99,15 +97,8 @@ class SliceScan:
         return _Kind(self._by_name and not split.deletes, split.cut, bool(self.regions) and not split.region)
 
     def _files_as_stream(self, splits: Sequence[Split]) -> Any:
-        """Whole files, read by Spark: its plan of them needs but to be called a stream, as its own file source does."""
-        from pyspark.sql import DataFrame
-
-        session: Any = self._session._jsparkSession
-        files: Any = self._files(splits)._jdf
-        plan = files.logicalPlan()
-        plan = plan.copy(plan.relation(), plan.output(), plan.catalogTable(), True, plan.stream())
-        jvm: Any = self.spark._jvm
-        rows = DataFrame(jvm.org.apache.spark.sql.classic.Dataset.ofRows(session, plan), self._session)
+        """Whole files, read by Spark."""
+        rows = files_as_stream(self._session, self._files(splits))
         return shaped(rows, self._payload, None).select(*_columns(self.schema))._jdf
 
     def _frame(
@@ -130,8 +121,7 @@ class SliceScan:
 
     def _tasks(self, splits: Sequence[Split], cut: Window | None, offsets: Sequence[OffsetRange]) -> list[Any]:
         """Iceberg's tasks for these files. Where not all rows are wanted, a task knows which row groups to skip."""
-        jvm: Any = self.spark._jvm
-        ex = jvm.org.apache.iceberg.expressions.Expressions
+        filters = Filters(self.spark)
         bounds: dict[str, tuple[Any, Any]] = {}
         if cut or not offsets:
             stretch = cut or Window(min(one.low for one in splits), max(one.high for one in splits) + TICK)
@@ -141,19 +131,15 @@ class SliceScan:
         wanted = [
             condition
             for column, (low, high) in bounds.items()
-            for condition in (ex.greaterThanOrEqual(column, low), ex.lessThan(column, high))
+            for condition in (filters.at_least(column, low), filters.below(column, high))
         ]
-        scan = self._java.newScan().filter(reduce(getattr(ex, "and"), wanted))
+        scan = self._java.newScan().filter(filters.all_of(wanted))
         if self.snapshot is not None and self._java.snapshot(self.snapshot) is not None:
             scan = scan.useSnapshot(self.snapshot)
         if not cut and not offsets:
             # All rows are wanted, and the reader would ask for a column that nobody else reads.
             scan = scan.ignoreResiduals()
-        found = scan.planFiles()
-        try:
-            known = {task.file().location(): task for task in listed(self.spark, found)}
-        finally:
-            found.close()
+        known = {task.file().location(): task for task in listed(self.spark, scan.planFiles())}
         missing = [split.path for split in splits if split.path not in known]
         if missing:
             raise SourceError(
@@ -170,10 +156,7 @@ class SliceScan:
     @cached_property
     def _session(self) -> SparkSession:
         """A session of our own: a slice is small and planned, so Spark need not look at it again while it runs."""
-        from pyspark.sql import SparkSession
-
-        java: Any = self.spark._jsparkSession
-        own = SparkSession(self.spark.sparkContext, java.cloneSession())
+        own = cloned(self.spark)
         own.conf.set("spark.sql.adaptive.enabled", "false")
         own.conf.set("spark.sql.files.openCostInBytes", str(SMALLEST_TASK))
         # Files are looked up on the driver: a Spark job that asks for them would take longer.

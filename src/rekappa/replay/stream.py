@@ -23,6 +23,7 @@ from rekappa.plan.store import PlanFile
 from rekappa.record import METADATA
 from rekappa.replay.closing import CLOSED, SLICE
 from rekappa.replay.scan import SliceScan
+from rekappa.spark import private
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -45,22 +46,17 @@ class ReplaySource:
     """What Spark calls, from the JVM, by these names. A slice is prepared while the one before it is worked on."""
 
     class Java:
-        implements = (
-            "org.apache.spark.sql.execution.streaming.Source",
-            "org.apache.spark.sql.connector.read.streaming.SupportsAdmissionControl",
-        )
+        implements = private.SOURCE
 
     def __init__(self, scan: SliceScan, plan: PlanFile, job: str, reader: str, about_to: AboutTo) -> None:
         self._scan, self._plan, self._job, self._reader, self._about_to = scan, plan, job, reader, about_to
-        jvm: Any = scan.spark._jvm
-        self._jvm, self._offsets = jvm, jvm.org.apache.spark.sql.execution.streaming.runtime.SerializedOffset
         self._count = plan.slice_count(job)
         # A thread of the JVM that knows no session looks for catalogs in whichever came first.
         self._ahead = ThreadPoolExecutor(1, "rekappa-slices", scan.activate)
         self._prepared: dict[int, Future[Any]] = {}
 
     def schema(self) -> Any:
-        return java_schema(self._scan.spark, self._scan.schema)
+        return private.java_schema(self._scan.spark, self._scan.schema)
 
     def latestOffset(self, start: Any, limit: Any) -> Any:
         reached = _slice(start)
@@ -83,13 +79,13 @@ class ReplaySource:
         return rows
 
     def deserializeOffset(self, text: str) -> Any:
-        return self._offsets(text)
+        return private.offset_of(self._scan.spark, text)
 
     def initialOffset(self) -> Any:
         return self._offset({SLICE: 0})
 
     def getDefaultReadLimit(self) -> Any:
-        return self._jvm.org.apache.spark.sql.connector.read.streaming.ReadLimit.allAvailable()
+        return private.read_all(self._scan.spark)
 
     def reportLatestOffset(self) -> Any:
         return None
@@ -118,7 +114,7 @@ class ReplaySource:
         return self._scan.stream(self._plan.slice(self._job, number).source(self._reader))
 
     def _offset(self, value: dict[str, Any]) -> Any:
-        return self._offsets(json.dumps(value))
+        return private.offset_of(self._scan.spark, json.dumps(value))
 
 
 def replay_stream(
@@ -136,18 +132,9 @@ def replay_stream(
 
     `columns` may name fields of the metadata (`__metadata__.offset`). Columns that are not read are null.
     """
-    from pyspark.java_gateway import ensure_callback_server_started
-    from pyspark.sql import DataFrame
-
-    ensure_callback_server_started(spark.sparkContext._gateway)  # type: ignore[no-untyped-call]
     narrow = narrowed(schema, columns)
-    jvm: Any = spark._jvm
     scan = slice_scan(spark, plan, job, source, table, narrow)
-    attributes = jvm.org.apache.spark.sql.catalyst.types.DataTypeUtils.toAttributes(java_schema(spark, narrow))
-    relation = jvm.org.apache.spark.sql.execution.streaming.runtime.StreamingExecutionRelation(
-        ReplaySource(scan, plan, job, source, about_to), attributes, jvm.scala.Option.empty(), spark._jsparkSession
-    )
-    stream = DataFrame(jvm.org.apache.spark.sql.classic.Dataset.ofRows(spark._jsparkSession, relation), spark)
+    stream = private.stream_of(spark, ReplaySource(scan, plan, job, source, about_to), narrow)
     return stream if narrow == schema else _widened(stream, narrow, schema)
 
 
@@ -164,35 +151,18 @@ def with_readers(
     Spark gives a source that is joined with itself two readers of the topic, which may stand at different offsets.
     Readers are told apart by their place in the query, as Spark's log of offsets does.
     """
-    from pyspark.sql import DataFrame
+    seen: Counter[str] = Counter()
 
-    class Swap:
-        """A Scala function that is called with every node of the query, from the top, left to right."""
+    def own_reader(source: Any) -> ReplaySource | None:
+        name = source.toString().removeprefix(_REPLAY).partition(" from ")[0]
+        number = seen[name]
+        seen[name] += 1
+        if number == 0:
+            return None
+        scan = slice_scan(spark, plan, job, name, tables[name], _schema(source.schema()))
+        return ReplaySource(scan, plan, job, reader(name, number), about_to)
 
-        class Java:
-            implements = ("scala.PartialFunction",)
-
-        def __init__(self) -> None:
-            self.seen: Counter[str] = Counter()
-
-        def applyOrElse(self, node: Any, default: Any) -> Any:
-            if node.getClass().getSimpleName() != "StreamingExecutionRelation":
-                return default.apply(node)
-            name = node.source().toString().removeprefix(_REPLAY).partition(" from ")[0]
-            number = self.seen[name]
-            self.seen[name] += 1
-            if number == 0:
-                return default.apply(node)
-            read = _schema(node.source().schema())
-            own = ReplaySource(
-                slice_scan(spark, plan, job, name, tables[name], read), plan, job, reader(name, number), about_to
-            )
-            return node.copy(own, node.output(), node.catalogTable(), spark._jsparkSession)
-
-    java: Any = rows._jdf
-    swapped = java.queryExecution().analyzed().transform(Swap())
-    jvm: Any = spark._jvm
-    return DataFrame(jvm.org.apache.spark.sql.classic.Dataset.ofRows(spark._jsparkSession, swapped), spark)
+    return private.with_sources(spark, rows, own_reader)
 
 
 def slice_scan(spark: SparkSession, plan: PlanFile, job: str, source: str, table: str, schema: StructType) -> SliceScan:
@@ -217,11 +187,6 @@ def narrowed(schema: StructType, columns: Sequence[str]) -> StructType:
             kept.append(StructField(METADATA, StructType(parts), True))
     # A query that uses no column at all still counts rows.
     return StructType(kept or schema.fields[:1])
-
-
-def java_schema(spark: SparkSession, schema: StructType) -> Any:
-    java: Any = spark._jsparkSession
-    return java.parseDataType(schema.json())
 
 
 def _schema(java: Any) -> StructType:

@@ -8,6 +8,7 @@ from datetime import datetime
 from enum import Enum
 from typing import TYPE_CHECKING
 
+from rekappa.spark.times import within
 from rekappa.timeline import Window
 
 if TYPE_CHECKING:
@@ -62,16 +63,26 @@ class SliceOutcome:
 class HoldBack:
     """Which output reaches the sink: rows whose `column` is in the window.
 
-    Without a column a row is as old as what was read for it: slices that end before the window write nothing.
+    Without a column the window is ingestion time, and a row is as old as what was read when it came out: a batch
+    writes all its rows if its slice touches the window, and none if it does not, as in the warm-up, the drain and the
+    closing batch, which reads nothing.
+
+    `superseding` lets rows from after the window pass too: to a sink that upserts, such a row is a later version that
+    takes the place of one in the window.
     """
 
     window: Window
     column: str | None = None
+    superseding: bool = False
 
     def of(self, rows: DataFrame, reach: Window | None) -> DataFrame | None:
         from pyspark.sql import functions as F
 
         if self.column is None:
-            return None if reach is not None and reach.end <= self.window.start else rows
+            return rows if reach is not None and self._touches(reach) else None
         moment = F.col(self.column)
-        return rows.where((moment >= F.lit(self.window.start)) & (moment < F.lit(self.window.end)))
+        begun = moment >= F.lit(self.window.start)
+        return rows.where(begun if self.superseding else within(moment, self.window))
+
+    def _touches(self, reach: Window) -> bool:
+        return reach.start < self.window.end and self.window.start < reach.end

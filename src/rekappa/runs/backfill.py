@@ -31,6 +31,7 @@ from rekappa.runs.control import Wish, set_wish
 from rekappa.runs.signals import stopping_on_signals
 from rekappa.runs.work import PLAN, Ended, OnProgress, Progress, Work, save_progress
 from rekappa.spark.session import open_session
+from rekappa.staging.baseline import baseline_of
 from rekappa.store.record import Kind, Run, Start, State, new_run_id
 from rekappa.store.runs import RunStore
 
@@ -49,8 +50,12 @@ def backfill_session(loaded: Loaded, home: Home, overrides: Mapping[str, str] | 
     return open_session(loaded.config, "backfill", home, **{**chosen, **(overrides or {})})
 
 
-def create_backfill(loaded: Loaded, home: Home, request: BackfillRequest, plan: Plan) -> Run:
-    """Record the run and save its plan; nothing has run yet. The plan is saved first: a record always has one."""
+def create_backfill(spark: SparkSession, loaded: Loaded, home: Home, request: BackfillRequest, plan: Plan) -> Run:
+    """Record the run, with what production is now, and save its plan; nothing has run yet.
+
+    The plan is saved first: a record always has one.
+    """
+    sinks = [sink for job in plan.jobs for sink in job.sinks]
     run = Run(
         id=new_run_id(Kind.BACKFILL),
         app=loaded.config.app,
@@ -60,7 +65,8 @@ def create_backfill(loaded: Loaded, home: Home, request: BackfillRequest, plan: 
             **request.to_json(),
             "overrides": list(loaded.overrides),
             "modes": {job.name: job.mode for job in plan.jobs},
-            "sinks": [sink for job in plan.jobs for sink in job.sinks],
+            "sinks": sinks,
+            "baseline": baseline_of(spark, loaded.config, sinks).as_json(),
         },
     )
     identity = save_plan(plan, home.checkpoint(run.app, run.id) / PLAN)
@@ -82,7 +88,7 @@ def run_backfill(
 ) -> Run:
     """Plan (unless a plan is given) and run a new backfill to its end."""
     made = plan or make_plan(spark, loaded, app, home, request)
-    run = create_backfill(loaded, home, request, made)
+    run = create_backfill(spark, loaded, home, request, made)
     on_start(run)
     return continue_backfill(spark, loaded, app, home, run.id, on_progress=on_progress)
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from datetime import timedelta
 
 from rekappa.plan.plan import Chunk, JobPlan
-from rekappa.replay.bulk import BulkJob, committed, run_bulk, staged_rows
+from rekappa.replay.bulk import BulkJob, committed, refuse_unordered, run_bulk, staged_rows
 from rekappa.runs.work import Progress, Work, go_on, report, with_retries
 
 
@@ -42,5 +42,6 @@ def run_bulk_job(work: Work, job: JobPlan) -> bool:
         before=lambda chunk: go_on(work, lambda: tell(chunk.number, paused=True)),
         after=lambda chunk: tell(chunk.number + 1),
     )
+    refuse_unordered(work.spark, bulk)
     work.jobs[job.job]["written"] = dict(staged_rows(work.spark, bulk))
     return first == 0

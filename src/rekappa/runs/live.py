@@ -140,7 +140,8 @@ def _start(
         record(query.name, checkpoint, order)
         try:
             with settings(spark, {PROVIDER: plain(chosen) if chosen else state_store(rows)}):
-                handle = start_query(rows, sink, run.id, query.name, checkpoint, trigger, stop)
+                mode = config.sinks[query.sink].output_mode
+                handle = start_query(rows, sink, run.id, query.name, checkpoint, trigger, stop, mode)
         except Exception as error:
             if type(error).__name__ != "AnalysisException":
                 raise

@@ -25,7 +25,14 @@ class StopBetweenBatches(Exception):
 
 
 def start_query(
-    rows: DataFrame, sink: Sink, run: str, name: str, checkpoint: Path, trigger: timedelta, stop: Event
+    rows: DataFrame,
+    sink: Sink,
+    run: str,
+    name: str,
+    checkpoint: Path,
+    trigger: timedelta,
+    stop: Event,
+    output_mode: str = "append",
 ) -> StreamingQuery:
     """Start writing; the query ends itself between two batches once `stop` is set."""
 
@@ -34,7 +41,7 @@ def start_query(
             raise StopBetweenBatches
         sink.write(batch, BatchId(run, name, number))
 
-    writer = rows.writeStream.queryName(f"{run} {name}").foreachBatch(write)
+    writer = rows.writeStream.queryName(f"{run} {name}").foreachBatch(write).outputMode(output_mode)
     writer = writer.option("checkpointLocation", local_uri(checkpoint))
     if trigger == AVAILABLE_NOW:
         writer = writer.trigger(availableNow=True)

@@ -36,6 +36,7 @@ def run_slices_job(work: Work, job: JobPlan) -> bool:
     for number, query in enumerate(own):
         checkpoint = work.folder / query.name
         fresh = fresh and reached(checkpoint).planned is None
+        spec = config.sinks[query.sink]
         sink = staging_sink(config, work.run.id, query.sink, config.profiles.backfill.max_rows_per_second)
         outcome = run_slices(
             work.spark,
@@ -45,8 +46,9 @@ def run_slices_job(work: Work, job: JobPlan) -> bool:
             lambda inputs, query=query: work.app.jobs[job.job].results(inputs)[query.output],  # type: ignore[misc]
             _writer(work, query, sink),
             checkpoint,
-            hold_back=HoldBack(work.plan.window, config.sinks[query.sink].event_time),
+            hold_back=HoldBack(work.plan.window, spec.event_time, superseding=spec.upserts),
             close=job.mode is not Mode.EXACT,
+            output_mode=spec.output_mode,
             on_progress=_slice_progress(work, job, number, len(own)),
             control=lambda: _slice_control(work),
         )

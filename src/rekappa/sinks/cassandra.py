@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from rekappa.errors import SinkError
@@ -46,6 +46,7 @@ class Cassandra(Service):
     keyspace: str
     table: str
     key: tuple[str, ...]
+    event_time: str | None = None
     user: str | None = None
     password: str | None = field(default=None, repr=False)
 
@@ -152,16 +153,32 @@ class Cassandra(Service):
         return max(wanted, 4)
 
     def read(self, part: int, parts: int, window: Window | None) -> Iterator[dict[str, Any]]:
-        """One stretch of the token ring; the window is left to Spark."""
+        """One stretch of the token ring. The server picks the window's rows out of it, so only these travel."""
         session = self._session()
         partition_key = [column.name for column in self._described().partition_key]
         token = f"token({_quoted(partition_key)})"
         width = (_HIGHEST - _LOWEST) // parts
         low, high = _LOWEST + part * width, _HIGHEST if part == parts - 1 else _LOWEST + (part + 1) * width
         more = ">=" if part == 0 else ">"
-        query = session.prepare(f"SELECT * FROM {self._name} WHERE {token} {more} ? AND {token} <= ?")
-        for row in session.execute(query, (low, high)):
+        condition = f"{token} {more} ? AND {token} <= ?"
+        values: list[Any] = [low, high]
+        if window is not None and self.event_time:
+            condition += f' AND "{self.event_time}" >= ? AND "{self.event_time}" < ? ALLOW FILTERING'
+            values += [_floor(window.start), _ceiling(window.end)]
+        query = session.prepare(f"SELECT * FROM {self._name} WHERE {condition}")
+        for row in session.execute(query, values):
             yield {name: _plain(value) for name, value in row._asdict().items()}
+
+    def look_up(self, keys: Any) -> Iterator[dict[str, Any]]:
+        concurrent = client("cassandra.concurrent", "cassandra")
+        session = self._session()
+        same = " AND ".join(f'"{name}" = ?' for name in keys.schema.names)
+        query = session.prepare(f"SELECT * FROM {self._name} WHERE {same}")
+        query.is_idempotent = True
+        found = concurrent.execute_concurrent_with_args(session, query, _values(keys), concurrency=IN_FLIGHT)
+        for _, rows in found:
+            for row in rows:
+                yield {name: _plain(value) for name, value in row._asdict().items()}
 
     def as_stored(self, rows: DataFrame) -> DataFrame:
         """Timestamps to the millisecond; decimals, for which Cassandra declares no scale, at the widest."""
@@ -174,6 +191,14 @@ class Cassandra(Service):
             elif one.dataType.typeName() == "decimal":
                 changed[one.name] = F.col(f"`{one.name}`").cast(_BACK["decimal"])
         return rows.withColumns(changed) if changed else rows
+
+
+def _floor(moment: datetime) -> datetime:
+    return moment.replace(microsecond=moment.microsecond // 1000 * 1000)
+
+
+def _ceiling(moment: datetime) -> datetime:
+    return moment + timedelta(microseconds=-moment.microsecond % 1000)
 
 
 def _quoted(names: Iterable[str]) -> str:

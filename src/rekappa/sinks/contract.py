@@ -10,11 +10,12 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from rekappa.errors import SinkError
 from rekappa.rate import Cap, Pace, pace_of
 from rekappa.record import INGESTION, METADATA
+from rekappa.spark.times import within
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -52,13 +53,15 @@ class Sink(ABC):
     """One place that takes rows. Made by `rekappa.sinks.registry.open_sink`.
 
     `key` is what upserts go by (empty for a sink that appends), `event_time` the column that says which window
-    a row belongs to (a row's ingestion time where the sink names none), `caps` the limits on rows per second.
+    a row belongs to (a row's ingestion time where the sink names none), `version` the column that says which of two
+    rows of one key is newer (the one written later where the sink names none), `caps` the limits on rows per second.
     """
 
     name: str
     rerun: Rerun
     key: tuple[str, ...] = ()
     event_time: str | None = None
+    version: str | None = None
     caps: tuple[Cap, ...] = ()
 
     @abstractmethod
@@ -85,35 +88,6 @@ class Sink(ABC):
         return rows
 
 
-@dataclass(frozen=True, slots=True)
-class Effect:
-    """What publishing (or undoing) changes in production. `kept`: rows left alone because others changed them."""
-
-    added: int
-    changed: int
-    removed: int
-    unchanged: int = 0
-    kept: int = 0
-    files: int | None = None
-    partitions: tuple[str, ...] = ()
-
-
-class Publisher(Protocol):
-    """Puts a staged window into production, and takes it out again.
-
-    Every call may be repeated: what is already done is not done twice, what was cut short is completed.
-    """
-
-    def effect(self, spark: SparkSession, staged: DataFrame, window: Window, run: str) -> Effect:
-        """What `publish` would change now. Touches nothing."""
-
-    def publish(self, spark: SparkSession, staged: DataFrame, window: Window, run: str) -> Effect:
-        """Make production's window hold the staged rows and no others; keep what is needed to undo."""
-
-    def undo(self, spark: SparkSession, staged: DataFrame, window: Window, run: str) -> Effect:
-        """Give the window back the rows it had before `publish` of this run."""
-
-
 def window_column(schema: StructType, event_time: str | None, sink: str) -> str:
     """The column that places a row in time; refuses where there is none."""
     if event_time:
@@ -132,5 +106,4 @@ def in_window(rows: DataFrame, event_time: str | None, window: Window | None, si
         return rows
     from pyspark.sql import functions as F
 
-    moment = F.col(window_column(rows.schema, event_time, sink))
-    return rows.where((moment >= F.lit(window.start)) & (moment < F.lit(window.end)))
+    return rows.where(within(F.col(window_column(rows.schema, event_time, sink)), window))

@@ -52,6 +52,7 @@ class IcebergSink(Sink):
         *,
         key: tuple[str, ...] = (),
         event_time: str | None = None,
+        version: str | None = None,
         partition_by: tuple[str, ...] | None = None,
         properties: dict[str, str] | None = None,
     ) -> None:
@@ -59,6 +60,7 @@ class IcebergSink(Sink):
         self.table = table
         self.key = key
         self.event_time = event_time
+        self.version = version
         self._partition_by = partition_by
         self._properties = properties or {}
         self._committed: dict[str, int] = {}
@@ -66,6 +68,7 @@ class IcebergSink(Sink):
     def prepare(self, spark: SparkSession, schema: StructType) -> None:
         require_columns(schema, self.key, "key", self.name)
         require_columns(schema, (self.event_time,) if self.event_time else (), "event_time", self.name)
+        require_columns(schema, (self.version,) if self.version else (), "version", self.name)
         if not spark.catalog.tableExists(self.table):
             create_table(spark, self.table, schema, self._partitions(schema), self._properties)
         require_fit(schema, spark.table(self.table).schema, self.table)
@@ -118,7 +121,7 @@ class IcebergAppend(IcebergSink):
 
 
 class IcebergUpsert(IcebergSink):
-    """Replaces the rows that have the batch's keys, adds the others: one MERGE."""
+    """Replaces the rows that have the batch's keys, adds the others: one MERGE. A newer version is not replaced."""
 
     rerun = Rerun.IDEMPOTENT
     _stamping = Lock()
@@ -127,9 +130,10 @@ class IcebergUpsert(IcebergSink):
         spark = rows.sparkSession
         view = f"rekappa_batch_{id(self)}"
         # MERGE reads its source twice (which files match, then the join); the batch must be computed once only.
-        newest = paced(newest_per_key(rows, self.key, self.event_time), self.pace(spark)).persist()
+        newest = paced(newest_per_key(rows, self.key, self.event_time, self.version), self.pace(spark)).persist()
         newest.createOrReplaceTempView(view)
         same = " AND ".join(f"t.`{column}` = s.`{column}`" for column in self.key)
+        newer = f" AND (t.`{self.version}` IS NULL OR s.`{self.version}` >= t.`{self.version}`)" if self.version else ""
         # SQL takes no write options: the stamp goes through the session, one MERGE at a time.
         stamps = {f"{_SESSION_STAMP}{WRITER}": batch.writer, f"{_SESSION_STAMP}{BATCH}": str(batch.number)}
         with self._stamping:
@@ -138,7 +142,7 @@ class IcebergUpsert(IcebergSink):
             try:
                 spark.sql(
                     f"MERGE INTO {self.table} t USING {view} s ON {same} "
-                    "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
+                    f"WHEN MATCHED{newer} THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
                 )
             except Exception as error:
                 raise refused(error, self.name) from error

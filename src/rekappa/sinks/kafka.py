@@ -8,13 +8,14 @@ project folder, or while a task of the killed run still sends; then messages may
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rekappa.errors import SinkError
 from rekappa.rate import paced
-from rekappa.sinks.appending import AppendPublishing
-from rekappa.sinks.contract import BatchId, Rerun, in_window
+from rekappa.sinks.contract import BatchId, Rerun, Sink, in_window
 from rekappa.sinks.fit import require_columns
 from rekappa.sinks.parquet import folder_name
 
@@ -28,7 +29,7 @@ RUN, QUERY, BATCH = "rekappa-run", "rekappa-query", "rekappa-batch"
 _TIMES = {"timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX", "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS"}
 
 
-class KafkaSink(AppendPublishing):
+class KafkaSink(Sink):
     rerun = Rerun.APPEND_ONLY
 
     def __init__(
@@ -109,6 +110,7 @@ class KafkaSink(AppendPublishing):
         return reader.option("startingOffsets", starting).option("includeHeaders", "true").load()
 
     def _ends(self, spark: SparkSession) -> dict[str, int]:
+        """Where each partition of the topic ends; empty if there is no such topic."""
         admin = _Admin(spark._jvm, self._options)
         try:
             return admin.ends(self.topic)
@@ -123,11 +125,16 @@ class KafkaSink(AppendPublishing):
         fresh.replace(path)
 
     def read(self, spark: SparkSession, window: Window | None = None) -> DataFrame | None:
-        """The messages as rows; None until the sink was told its columns (`prepare` or `expect`)."""
+        """The messages as rows; None until the sink was told its columns (`prepare` or `expect`).
+
+        A topic that does not exist holds nothing; one that can't be read is an error.
+        """
         from pyspark.sql import functions as F
 
         if self._schema is None:
             return None
+        if not self._ends(spark):
+            return spark.createDataFrame([], self._schema)
         value = F.from_json(F.col("value").cast("string"), self._schema, _TIMES)
         rows = self._load(spark).select(value.alias("row")).select("row.*")
         return in_window(rows, self.event_time, window, self.name)
@@ -137,6 +144,18 @@ def _is(header: str, value: str) -> Any:
     from pyspark.sql import functions as F
 
     return lambda one: (one["key"] == F.lit(header)) & (one["value"] == F.lit(value).cast("binary"))
+
+
+@contextmanager
+def _asking(what: str, topic: str) -> Iterator[None]:
+    """What the broker refuses, in one line."""
+    from py4j.protocol import Py4JJavaError
+
+    try:
+        yield
+    except Py4JJavaError as error:
+        reason = str(error.java_exception.getMessage()).splitlines()[0]
+        raise SinkError(f"Cannot {what} Kafka topic {topic!r}: {reason}") from None
 
 
 class _Admin:
@@ -161,24 +180,23 @@ class _Admin:
 
     def create(self, topic: str) -> None:
         """Create the topic with the broker's defaults unless it is there."""
-        from py4j.protocol import Py4JJavaError
-
-        try:
+        with _asking("prepare", topic):
             if self._partitions(topic) is None:
                 none = self._jvm.java.util.Optional.empty()
                 new = self._jvm.org.apache.kafka.clients.admin.NewTopic(topic, none, none)
                 self._admin.createTopics([new]).all().get()
-        except Py4JJavaError as error:
-            reason = str(error.java_exception.getMessage()).splitlines()[0]
-            raise SinkError(f"Cannot prepare Kafka topic {topic!r}: {reason}") from None
 
     def ends(self, topic: str) -> dict[str, int]:
-        """Where each partition ends now."""
-        latest = self._jvm.org.apache.kafka.clients.admin.OffsetSpec.latest()
-        kind = self._jvm.org.apache.kafka.common.TopicPartition
-        asked = {kind(topic, number): latest for number in range(self._partitions(topic) or 0)}
-        found = self._admin.listOffsets(self._jvm.java.util.HashMap(asked)).all().get()
-        return {str(place.partition()): int(end.offset()) for place, end in dict(found).items()}
+        """Where each partition ends now; empty if there is no such topic."""
+        with _asking("read", topic):
+            count = self._partitions(topic)
+            if count is None:
+                return {}
+            latest = self._jvm.org.apache.kafka.clients.admin.OffsetSpec.latest()
+            kind = self._jvm.org.apache.kafka.common.TopicPartition
+            asked = {kind(topic, number): latest for number in range(count)}
+            found = self._admin.listOffsets(self._jvm.java.util.HashMap(asked)).all().get()
+            return {str(place.partition()): int(end.offset()) for place, end in dict(found).items()}
 
     def close(self) -> None:
         self._admin.close()

@@ -1,8 +1,11 @@
 """Rules for rows that are upserted by key, the same for every keyed sink.
 
-No part of a key may be null. Of several rows with one key in a batch the newest by event time is written; between
-equally new ones a hash of the row decides, so that a retry decides alike. Where the sink declares no event time,
-two rows with one key are refused: nothing could say which of them is right.
+No part of a key may be null. Of several rows with one key in a batch the newest is written: the one with the highest
+version, where the sink declares one, and then the latest event time; between equally new ones a hash of the row
+decides, so that a retry decides alike. Where the sink declares neither, two rows with one key are refused: nothing
+could say which of them is right.
+
+Of two batches the later one wins, unless a version says that what is there already is newer.
 """
 
 from __future__ import annotations
@@ -12,7 +15,7 @@ from typing import TYPE_CHECKING
 from rekappa.errors import SinkError
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
 MARK = "rekappa refuses: "
 
@@ -27,22 +30,44 @@ def with_keys(rows: DataFrame, key: tuple[str, ...]) -> DataFrame:
     return rows.withColumns(checked)
 
 
-def newest_per_key(rows: DataFrame, key: tuple[str, ...], event_time: str | None) -> DataFrame:
+def newest_per_key(
+    rows: DataFrame, key: tuple[str, ...], event_time: str | None, version: str | None = None
+) -> DataFrame:
     """One row per key, by the rules above. Problems are raised when the rows are computed; see `refused`."""
     from pyspark.sql import functions as F
-    from pyspark.sql.types import MapType
 
-    whole = F.struct(*(F.col(f"`{name}`") for name in rows.columns))
-    hashable = [F.col(f"`{field.name}`") for field in rows.schema if not isinstance(field.dataType, MapType)]
-    # Nulls last: a row without an event time loses to any row that has one.
-    moment = F.col(event_time).cast("timestamp") if event_time else F.lit(None).cast("timestamp")
-    rank = F.struct(moment.isNotNull(), moment, F.xxhash64(*hashable))
-    grouped = with_keys(rows, key).groupBy(*key).agg(F.max_by(whole, rank).alias("row"), F.count("*").alias("n"))
-    if event_time:
+    rank = F.struct(*newness(event_time, version), tie_break(rows))
+    grouped = with_keys(rows, key).groupBy(*key).agg(F.max_by(whole(rows), rank).alias("row"), F.count("*").alias("n"))
+    if event_time or version:
         return grouped.select("row.*")
     said = F.concat_ws(", ", *(F.concat(F.lit(f"{column}="), F.col(column).cast("string")) for column in key))
     twice = F.raise_error(F.concat(F.lit(f"{MARK}several rows have the key "), said))
     return grouped.select(F.when(F.col("n") == 1, F.col("row")).otherwise(twice).alias("row")).select("row.*")
+
+
+def newness(event_time: str | None, version: str | None) -> list[Column]:
+    """What rows of one key are ranked by; a null loses to every value."""
+    from pyspark.sql import functions as F
+
+    ranked = [F.col(version)] if version else []
+    ranked += [F.col(event_time).cast("timestamp")] if event_time else []
+    return [part for column in ranked for part in (column.isNotNull(), column)]
+
+
+def whole(rows: DataFrame) -> Column:
+    """A row as one value."""
+    from pyspark.sql import functions as F
+
+    return F.struct(*(F.col(f"`{name}`") for name in rows.columns))
+
+
+def tie_break(rows: DataFrame) -> Column:
+    """A number made of the row's values alone, so that live runs, retries and replays decide alike."""
+    from pyspark.sql import functions as F
+    from pyspark.sql.types import MapType
+
+    hashable = [F.col(f"`{field.name}`") for field in rows.schema if not isinstance(field.dataType, MapType)]
+    return F.xxhash64(*hashable)
 
 
 def refused(error: Exception, sink: str) -> Exception:
@@ -54,6 +79,6 @@ def refused(error: Exception, sink: str) -> Exception:
     hint = (
         "Filter such rows out in the job, or key the sink by columns that are never null."
         if "is null" in reason
-        else f"Set sinks.{sink}.event_time so that the newest row wins, or aggregate to one row per key in the job."
+        else f"Set sinks.{sink}.event_time or version so that the newest row wins, or make one row per key in the job."
     )
     return SinkError(f"Cannot write sink {sink!r}: {reason}", hint=hint)

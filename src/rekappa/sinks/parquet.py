@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from rekappa.errors import SinkError
 from rekappa.rate import paced
-from rekappa.sinks.appending import AppendPublishing
-from rekappa.sinks.contract import BatchId, Rerun, in_window
+from rekappa.sinks.contract import BatchId, Rerun, Sink, in_window
 from rekappa.sinks.fit import require_columns, require_fit
 
 if TYPE_CHECKING:
@@ -62,7 +61,7 @@ class Files:
             raise SinkError(f"Cannot rename {self.root}/{old} to {new}")
 
 
-class ParquetSink(AppendPublishing):
+class ParquetSink(Sink):
     rerun = Rerun.APPEND_ONLY
 
     def __init__(self, name: str, path: str, event_time: str | None = None) -> None:

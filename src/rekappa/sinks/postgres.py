@@ -6,7 +6,7 @@ writers that meet on the same rows wait for each other instead of deadlocking.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -51,6 +51,7 @@ class Postgres(Service):
     event_time: str | None = None
     user: str | None = None
     password: str | None = field(default=None, repr=False)
+    version: str | None = None
 
     def _connect(self) -> Any:
         psycopg = client("psycopg", "postgres")
@@ -135,12 +136,16 @@ class Postgres(Service):
         return schema_of({name: spark_type(kind) for name, kind in columns.items()})
 
     def upsert(self, batches: Iterable[Any]) -> int:
-        return self._through_temporary(batches, delete=False)
+        return self._through_temporary(batches, self._insertion)
+
+    def advance(self, batches: Iterable[Any]) -> int:
+        return self._through_temporary(batches, self._advance)
 
     def delete(self, batches: Iterable[Any]) -> int:
-        return self._through_temporary(batches, delete=True)
+        return self._through_temporary(batches, self._removal)
 
-    def _through_temporary(self, batches: Iterable[Any], *, delete: bool) -> int:
+    def _through_temporary(self, batches: Iterable[Any], made: Callable[[Any, list[str]], Any]) -> int:
+        """Copy the rows aside, then run the statement that `made` answers for their columns."""
         sql = client("psycopg.sql", "postgres")
         done = 0
         connection: Any = None
@@ -149,20 +154,11 @@ class Postgres(Service):
                 if not batch.num_rows:
                     continue
                 names = batch.schema.names
-                listed = sql.SQL(", ").join(sql.Identifier(name) for name in names)
-                if connection is None:
-                    connection = self._connect()
-                    connection.execute(
-                        sql.SQL(
-                            "CREATE TEMP TABLE rekappa_rows ON COMMIT DROP AS SELECT {} FROM {} WITH NO DATA"
-                        ).format(listed, self._name())
-                    )
-                with connection.cursor().copy(sql.SQL("COPY rekappa_rows ({}) FROM STDIN").format(listed)) as copy:
-                    for row in _rows(batch):
-                        copy.write_row(row)
+                connection = connection or self._connect()
+                self._copied(connection, batch)
                 done += batch.num_rows
             if connection is not None:
-                connection.execute(self._removal(sql) if delete else self._insertion(sql, names))
+                connection.execute(made(sql, names))
                 connection.commit()
             return done
         finally:
@@ -177,11 +173,17 @@ class Postgres(Service):
             action = sql.SQL("DO UPDATE SET {}").format(sql.SQL(", ").join(pairs))
         listed = sql.SQL(", ").join(sql.Identifier(name) for name in names)
         return sql.SQL(
-            "INSERT INTO {table} ({listed}) SELECT {listed} FROM rekappa_rows ORDER BY {key} "
+            "INSERT INTO {table} AS t ({listed}) SELECT {listed} FROM rekappa_rows ORDER BY {key} "
             "ON CONFLICT ({key}) {action}"
         ).format(table=self._name(), listed=listed, key=self._key_list(sql), action=action)
 
-    def _removal(self, sql: Any) -> Any:
+    def _advance(self, sql: Any, names: list[str]) -> Any:
+        newer = sql.SQL(" WHERE {held} IS NULL OR EXCLUDED.{version} >= {held}").format(
+            held=sql.SQL("t.{}").format(sql.Identifier(self.version)), version=sql.Identifier(self.version)
+        )
+        return self._insertion(sql, names) + newer
+
+    def _removal(self, sql: Any, names: list[str]) -> Any:
         same = (sql.SQL("t.{0} = s.{0}").format(sql.Identifier(name)) for name in self.key)
         return sql.SQL("DELETE FROM {} t USING rekappa_rows s WHERE {}").format(
             self._name(), sql.SQL(" AND ").join(same)
@@ -202,15 +204,49 @@ class Postgres(Service):
                 sql.Identifier(self.event_time), sql.Literal(window.start), sql.Literal(window.end)
             )
         with self._connect() as connection:
-            kinds = self._columns(connection)
-            texts = [name for name, kind in kinds.items() if spark_type(kind) == "string" and kind != "text"]
-            columns = sql.SQL(", ").join(
-                sql.SQL("{0}::text AS {0}" if name in texts else "{}").format(sql.Identifier(name)) for name in kinds
-            )
+            columns = self._selected(connection)
             with connection.cursor("rekappa_read", row_factory=rows.dict_row) as cursor:
                 cursor.itersize = 4096
                 cursor.execute(sql.SQL("SELECT {} FROM {} WHERE {}").format(columns, self._name(), where))
                 yield from cursor
+
+    def look_up(self, keys: Any) -> Iterator[dict[str, Any]]:
+        sql = client("psycopg.sql", "postgres")
+        rows = client("psycopg.rows", "postgres")
+        if not keys.num_rows:
+            return
+        with self._connect() as connection:
+            self._copied(connection, keys)
+            # Without statistics of the keys the server may prefer to read the whole table.
+            connection.execute("ANALYZE rekappa_rows")
+            listed = sql.SQL(", ").join(sql.Identifier(name) for name in keys.schema.names)
+            query = sql.SQL("SELECT {} FROM {} WHERE ({}) IN (SELECT {} FROM rekappa_rows)").format(
+                self._selected(connection), self._name(), listed, listed
+            )
+            with connection.cursor(row_factory=rows.dict_row) as cursor:
+                yield from cursor.execute(query)
+
+    def _selected(self, connection: Any) -> Any:
+        """The columns to read; a type that Spark has no counterpart for as text."""
+        sql = client("psycopg.sql", "postgres")
+        kinds = self._columns(connection)
+        texts = [name for name, kind in kinds.items() if spark_type(kind) == "string" and kind != "text"]
+        return sql.SQL(", ").join(
+            sql.SQL("{0}::text AS {0}" if name in texts else "{}").format(sql.Identifier(name)) for name in kinds
+        )
+
+    def _copied(self, connection: Any, batch: Any) -> None:
+        """Add a batch's rows to the transaction's table `rekappa_rows`."""
+        sql = client("psycopg.sql", "postgres")
+        listed = sql.SQL(", ").join(sql.Identifier(name) for name in batch.schema.names)
+        connection.execute(
+            sql.SQL(
+                "CREATE TEMP TABLE IF NOT EXISTS rekappa_rows ON COMMIT DROP AS SELECT {} FROM {} WITH NO DATA"
+            ).format(listed, self._name())
+        )
+        with connection.cursor().copy(sql.SQL("COPY rekappa_rows ({}) FROM STDIN").format(listed)) as copy:
+            for row in _rows(batch):
+                copy.write_row(row)
 
 
 def _rows(batch: Any) -> Iterator[tuple[Any, ...]]:

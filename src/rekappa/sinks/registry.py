@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from rekappa.config import model
 from rekappa.errors import ConfigError
 from rekappa.sinks.rate import rate_limited
-from rekappa.staging.tables import before_sink
 
 if TYPE_CHECKING:
     from rekappa.config.model import AppConfig
@@ -55,6 +54,7 @@ def _open(name: str, config: AppConfig, home: Home) -> Sink:
                 spec.table,
                 key=spec.key,
                 event_time=spec.event_time,
+                version=spec.version,
                 partition_by=spec.partition_by or None,
             )
         case model.KafkaSink():
@@ -64,17 +64,13 @@ def _open(name: str, config: AppConfig, home: Home) -> Sink:
             options = cluster_options(config, spec.cluster, home)
             return KafkaSink(name, spec.topic, options, home.root / "sinks" / name, spec.key, spec.event_time)
         case model.HiveSink():
-            from rekappa.sinks.hive_publishing import HivePublishing as HiveSink
+            from rekappa.sinks.hive import HiveSink
 
-            hive = HiveSink(name, spec.database, spec.table, spec.partition_by, spec.key, spec.event_time)
-            hive.before = lambda run: before_sink(config, run, name)
-            return hive
+            return HiveSink(name, spec.database, spec.table, spec.partition_by, spec.key, spec.event_time)
         case _:
-            from rekappa.sinks.upserting import UpsertSink
+            from rekappa.sinks.service import ServiceSink
 
-            sink = UpsertSink(name, _service(spec), spec.key, spec.event_time)
-            sink.before = lambda run: before_sink(config, run, name)
-            return sink
+            return ServiceSink(name, _service(spec), spec.key, spec.event_time, spec.version)
 
 
 def _service(spec: model.PostgresSink | model.CassandraSink | model.OpenSearchSink) -> Service:
@@ -84,12 +80,15 @@ def _service(spec: model.PostgresSink | model.CassandraSink | model.OpenSearchSi
             from rekappa.sinks.postgres import Postgres
 
             return Postgres(
-                spec.host, spec.port, spec.database, spec.table, spec.key, spec.event_time, spec.user, password
-            )
+                spec.host, spec.port, spec.database, spec.table, spec.key, spec.event_time, spec.user, password,
+                spec.version,
+            )  # fmt: skip
         case model.CassandraSink():
             from rekappa.sinks.cassandra import Cassandra
 
-            return Cassandra(spec.hosts, spec.port, spec.keyspace, spec.table, spec.key, spec.user, password)
+            return Cassandra(
+                spec.hosts, spec.port, spec.keyspace, spec.table, spec.key, spec.event_time, spec.user, password
+            )
         case model.OpenSearchSink():
             from rekappa.sinks.opensearch import OpenSearch
 

@@ -9,8 +9,10 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal
 
+from rekappa.errors import SinkError
 from rekappa.rate import Pace
 from rekappa.sinks.contract import BatchId, Rerun, Sink, in_window
 from rekappa.sinks.fit import require_columns
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
 
     from rekappa.timeline import Window
 
-Action = Literal["upsert", "delete"]
+Action = Literal["upsert", "advance", "delete"]
 
 
 class Service(ABC):
@@ -40,6 +42,10 @@ class Service(ABC):
     def upsert(self, batches: Iterable[Any]) -> int:
         """Write Arrow batches, each row replacing the one of its key; answer how many rows."""
 
+    def advance(self, batches: Iterable[Any]) -> int:
+        """Like `upsert`, but a row of a higher version than the one to write stays as it is."""
+        raise SinkError(f"Cannot compare versions in {type(self).__name__}")
+
     @abstractmethod
     def delete(self, batches: Iterable[Any]) -> int:
         """Remove the rows whose keys these Arrow batches hold (key columns only)."""
@@ -50,7 +56,11 @@ class Service(ABC):
 
     @abstractmethod
     def read(self, part: int, parts: int, window: Window | None) -> Iterator[dict[str, Any]]:
-        """The rows of one part, as Python values; may answer more than the window."""
+        """The rows of one part, as Python values, of the window if the service knows a row's time."""
+
+    @abstractmethod
+    def look_up(self, keys: Any) -> Iterator[dict[str, Any]]:
+        """The rows that have one of the keys in an Arrow batch (key columns only), as Python values."""
 
     def as_stored(self, rows: DataFrame) -> DataFrame:
         """See `Sink.as_stored`."""
@@ -70,21 +80,50 @@ def send(rows: DataFrame, service: Service, action: Action, pace: Pace | None) -
     return sum(row.rows for row in sent.collect())
 
 
-def _fetch(
-    service: Service, parts: int, window: Window | None, schema: Any, size: int, batches: Iterable[Any]
-) -> Iterator[Any]:
-    import pyarrow as pa
+READ_AT_ONCE = 4096
 
+
+def fetch(spark: SparkSession, service: Service, window: Window | None, pace: Pace | None = None) -> DataFrame:
+    """What the service holds of the window (all, if None), read by Spark's tasks, no faster than the pace."""
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    schema = service.schema()
+    parts = service.parts(spark.sparkContext.defaultParallelism)
+    read = partial(_fetch, service, parts, window, to_arrow_schema(schema), pace)
+    return spark.range(0, parts, 1, parts).mapInArrow(read, schema)
+
+
+def look_up(spark: SparkSession, service: Service, keys: DataFrame, pace: Pace | None = None) -> DataFrame:
+    """The rows that the service holds of these keys, asked for in batches by Spark's tasks."""
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    schema = service.schema()
+    return keys.mapInArrow(partial(_look_up, service, to_arrow_schema(schema), pace), schema)
+
+
+def _fetch(
+    service: Service, parts: int, window: Window | None, schema: Any, pace: Pace | None, batches: Iterable[Any]
+) -> Iterator[Any]:
+    size = min(READ_AT_ONCE, pace.step) if pace else READ_AT_ONCE
     for batch in batches:
         for part in batch.column(0).to_pylist():
-            held: list[dict[str, Any]] = []
-            for row in service.read(part, parts, window):
-                held.append(row)
-                if len(held) == size:
-                    yield pa.RecordBatch.from_pylist(held, schema=schema)
-                    held = []
-            if held:
-                yield pa.RecordBatch.from_pylist(held, schema=schema)
+            for rows in _batched(service.read(part, parts, window), size, schema):
+                if pace:
+                    pace.wait(len(rows))
+                yield rows
+
+
+def _look_up(service: Service, schema: Any, pace: Pace | None, batches: Iterable[Any]) -> Iterator[Any]:
+    for batch in pace.through(batches) if pace else batches:
+        for start in range(0, batch.num_rows, READ_AT_ONCE):
+            yield from _batched(service.look_up(batch.slice(start, READ_AT_ONCE)), READ_AT_ONCE, schema)
+
+
+def _batched(rows: Iterator[dict[str, Any]], size: int, schema: Any) -> Iterator[Any]:
+    import pyarrow as pa
+
+    while held := list(islice(rows, size)):
+        yield pa.RecordBatch.from_pylist(held, schema=schema)
 
 
 class ServiceSink(Sink):
@@ -92,31 +131,39 @@ class ServiceSink(Sink):
 
     rerun = Rerun.IDEMPOTENT
 
-    def __init__(self, name: str, service: Service, key: tuple[str, ...], event_time: str | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        service: Service,
+        key: tuple[str, ...],
+        event_time: str | None = None,
+        version: str | None = None,
+    ) -> None:
         self.name = name
         self.service = service
         self.key = key
         self.event_time = event_time
+        self.version = version
 
     def prepare(self, spark: SparkSession, schema: StructType) -> None:
         require_columns(schema, self.key, "key", self.name)
         require_columns(schema, (self.event_time,) if self.event_time else (), "event_time", self.name)
+        require_columns(schema, (self.version,) if self.version else (), "version", self.name)
         self.service.prepare(schema)
 
     def write(self, rows: DataFrame, batch: BatchId) -> None:
         """Upserts are their own protection: the same rows again leave the same content."""
+        newest = newest_per_key(rows, self.key, self.event_time, self.version)
         try:
-            send(newest_per_key(rows, self.key, self.event_time), self.service, "upsert", self.pace(rows.sparkSession))
+            send(newest, self.service, "advance" if self.version else "upsert", self.pace(rows.sparkSession))
         except Exception as error:
             raise refused(error, self.name) from error
 
     def read(self, spark: SparkSession, window: Window | None = None) -> DataFrame:
-        from pyspark.sql.pandas.types import to_arrow_schema
+        return self.of_window(fetch(spark, self.service, window), window)
 
-        schema = self.service.schema()
-        parts = self.service.parts(spark.sparkContext.defaultParallelism)
-        fetch = partial(_fetch, self.service, parts, window, to_arrow_schema(schema), 4096)
-        rows = spark.range(0, parts, 1, parts).mapInArrow(fetch, schema)
+    def of_window(self, rows: DataFrame, window: Window | None) -> DataFrame:
+        """Those of the rows that lie in the window: a service may answer more."""
         return in_window(rows, self.event_time, window, self.name)
 
     def as_stored(self, rows: DataFrame) -> DataFrame:

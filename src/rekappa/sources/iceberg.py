@@ -7,8 +7,12 @@ from typing import TYPE_CHECKING
 
 from rekappa.config.model import IcebergCandidate
 from rekappa.errors import SourceError
+from rekappa.iceberg.commits import load_table
+from rekappa.iceberg.past import rows_at
+from rekappa.plan.plan import SourcePlan
 from rekappa.record import INGESTION, METADATA, REGION
 from rekappa.sources.decode import metadata_type, nullable
+from rekappa.spark.times import within
 from rekappa.timeline import Window
 
 if TYPE_CHECKING:
@@ -23,9 +27,11 @@ def read_archive(
     reads: Window | None,
     regions: Sequence[str],
     columns: Sequence[str] | None,
+    planned: SourcePlan | None = None,
 ) -> DataFrame:
     """A batch of the archive. Time, regions and columns are pushed into Iceberg's scan."""
-    return shaped(narrowed(_existing(spark, candidate.table), reads, regions), payload, columns)
+    rows = _existing(spark, candidate.table) if planned is None else _as_planned(spark, candidate.table, planned)
+    return shaped(narrowed(rows, reads, regions), payload, columns)
 
 
 def follow_archive(spark: SparkSession, candidate: IcebergCandidate, payload: StructType) -> DataFrame:
@@ -41,7 +47,7 @@ def narrowed(rows: DataFrame, reads: Window | None, regions: Sequence[str]) -> D
     from pyspark.sql import functions as F
 
     if reads is not None:
-        rows = rows.where((F.col(INGESTION) >= F.lit(reads.start)) & (F.col(INGESTION) < F.lit(reads.end)))
+        rows = rows.where(within(F.col(INGESTION), reads))
     if regions:
         rows = rows.where(F.col(REGION).isin(list(regions)))
     return rows
@@ -67,6 +73,19 @@ def shaped(rows: DataFrame, payload: StructType, columns: Sequence[str] | None) 
     if present[METADATA].dataType != metadata_type():
         kept = kept.cast(metadata_type()).alias(METADATA)
     return rows.select(*made, kept)
+
+
+def _as_planned(spark: SparkSession, table: str, planned: SourcePlan) -> DataFrame:
+    """The archive at the snapshot of the plan; a table that was empty then is empty still."""
+    if planned.snapshot is None:
+        return _existing(spark, table).limit(0)
+    _existing(spark, table)
+    if load_table(spark, table).snapshot(planned.snapshot) is None:
+        raise SourceError(
+            f"Cannot read archive table {table!r} as planned: its snapshot {planned.snapshot} has expired",
+            hint="Plan again: start a new backfill.",
+        )
+    return rows_at(spark, table, planned.snapshot)
 
 
 def _existing(spark: SparkSession, table: str) -> DataFrame:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from rekappa.config.model import Candidate, HiveCandidate, IcebergCandidate, KafkaCandidate, Source
 from rekappa.errors import SourceError
 from rekappa.home import Home
+from rekappa.plan.plan import SourcePlan
 from rekappa.sources.decode import payload_type
 from rekappa.timeline import Window
 
@@ -46,16 +47,20 @@ def open_batch(
     reads: Window | None,
     regions: Sequence[str] = (),
     columns: Sequence[str] | None = None,
+    planned: SourcePlan | None = None,
 ) -> DataFrame:
     """Past events as a batch, from the source's archive: rows ingested in `reads` (all, if None) of `regions`
-    (all, if empty). `columns` are the payload columns to keep (all, if None); `__metadata__` is always there."""
+    (all, if empty). `columns` are the payload columns to keep (all, if None); `__metadata__` is always there.
+
+    With `planned`, an Iceberg archive is read at the snapshot that the plan was made on, not as it is now.
+    """
     source = named_source(loaded, source_name)
     _, candidate = past_candidate(source_name, source)
     payload = payload_type(source, loaded.folder)
     if isinstance(candidate, IcebergCandidate):
         from rekappa.sources.iceberg import read_archive
 
-        return read_archive(spark, candidate, payload, reads, regions, columns)
+        return read_archive(spark, candidate, payload, reads, regions, columns, planned)
     from rekappa.sources.hive import read_hive
 
     return read_hive(spark, candidate, source, payload, reads, regions, columns)

@@ -18,6 +18,7 @@ from rekappa.app import Job
 from rekappa.errors import AppError
 from rekappa.plan.shape import Shape, Span
 from rekappa.record import METADATA
+from rekappa.spark.plans.revisions import revisions
 from rekappa.spark.plans.times import Spread
 from rekappa.spark.plans.tree import Node, parse
 from rekappa.spark.plans.walk import CUSTOM, Rows, Walk
@@ -114,6 +115,7 @@ def _shape(
         random=_named(plan, _RANDOM) + _nondeterministic(plan),
         static=tuple(sorted(set(walk.static))),
         event_time=event_time,
+        revised=revisions(optimised),
     )
 
 

@@ -42,3 +42,14 @@ def hashable(column: Column, kind: DataType) -> Column:
     if "map<" in kind.simpleString() or kind.simpleString() == "variant":
         return F.to_json(column)
     return column
+
+
+def digest(rows: DataFrame) -> str:
+    """One text for a multiset of rows: equal for equal rows, whatever their order. Reads them all."""
+    from pyspark.sql import functions as F
+
+    hashed = rows.select(row_hash(rows, rows.columns).alias("h"))
+    wide = F.sum(F.col("h").cast("decimal(20,0)"))
+    found = hashed.agg(F.count("*"), F.coalesce(F.bit_xor("h"), F.lit(0)), F.coalesce(wide, F.lit(0))).first()
+    assert found is not None
+    return "/".join(str(part) for part in found)

@@ -14,8 +14,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from rekappa.errors import RunError
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+from rekappa.timeline import EPOCH
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +50,8 @@ def read_batch(checkpoint: Path, number: int) -> LoggedBatch:
     millis = int(metadata.get("batchWatermarkMs", 0))
     return LoggedBatch(
         number,
-        _EPOCH + timedelta(milliseconds=millis) if millis > 0 else None,
-        _EPOCH + timedelta(milliseconds=int(metadata["batchTimestampMs"])),
+        EPOCH + timedelta(milliseconds=millis) if millis > 0 else None,
+        EPOCH + timedelta(milliseconds=int(metadata["batchTimestampMs"])),
         tuple(None if line == "-" else line for line in lines[1:]),
     )
 

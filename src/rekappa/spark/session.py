@@ -11,6 +11,7 @@ from rekappa.home import Home, local_uri
 from rekappa.jvm.jars import jars
 from rekappa.jvm.java import use_java
 from rekappa.spark.launch import launching, local_defaults
+from rekappa.spark.releases import check_versions
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -95,4 +96,6 @@ def open_session(config: AppConfig, profile: str, home: Home, **overrides: str) 
         return builder.getOrCreate()
     settings["spark.jars"] = ",".join(str(jar) for jar in jars("spark"))
     with launching(settings, home):
-        return builder.getOrCreate()
+        session = builder.getOrCreate()
+    check_versions(session)
+    return session

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from rekappa.spark.private import IN_MEMORY, ROCKSDB, analysed
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 PROVIDER = "spark.sql.streaming.stateStore.providerClass"
-_PACKAGE = "org.apache.spark.sql.execution.streaming.state"
-ROCKSDB = f"{_PACKAGE}.RocksDBStateStoreProvider"
-IN_MEMORY = f"{_PACKAGE}.HDFSBackedStateStoreProvider"
 
 
 def state_store(rows: DataFrame) -> str:
     """In memory, which is several times faster, unless the query has custom state, which only RocksDB holds."""
-    plan: Any = rows._jdf
-    return ROCKSDB if "TransformWithState" in plan.queryExecution().analyzed().toString() else IN_MEMORY
+    return ROCKSDB if "TransformWithState" in analysed(rows).toString() else IN_MEMORY
 
 
 @contextmanager

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 from rekappa.config.load import Loaded, load
 from rekappa.errors import RunError, SinkError
 from rekappa.home import Home
-from rekappa.iceberg.span import Span
+from rekappa.iceberg.selection import InWindow
 from rekappa.record import METADATA, REGION
-from rekappa.sinks.contract import window_column
+from rekappa.sinks.contract import in_window, window_column
 from rekappa.sinks.registry import open_sink
 from rekappa.staging.tables import staging_table
+from rekappa.staging.versions import BATCH, last_versions
 from rekappa.store.record import Kind, Run, State
 from rekappa.store.runs import RunStore
 from rekappa.timeline import Window
@@ -30,9 +31,16 @@ class StagedSink:
     name: str
     table: str
     sink: Sink
+    window: Window
 
     def rows(self, spark: SparkSession) -> DataFrame:
-        return spark.table(self.table)
+        """What production would hold of the window, had it run this: the last version of a key, where it upserts."""
+        staged = spark.table(self.table)
+        if BATCH not in staged.columns:
+            return staged
+        last = last_versions(staged, self.sink.key, self.sink.event_time, self.sink.version)
+        # A key whose last version lies outside the window has no row in it, whatever it was before.
+        return in_window(last, self.sink.event_time, self.window, self.name) if self.sink.event_time else last
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +62,7 @@ def of_keys(rows: DataFrame, staged: DataFrame, key: tuple[str, ...]) -> DataFra
     return rows.join(staged.select(*key).distinct(), list(key), "left_semi").select(*rows.columns)
 
 
-def span_of(spark: SparkSession, staged: Staged, one: StagedSink) -> Span:
+def span_of(spark: SparkSession, staged: Staged, one: StagedSink) -> InWindow:
     """Which rows of the sink the run made anew: those of its window and, if it chose regions, of these."""
     schema = one.rows(spark).schema
     try:
@@ -63,14 +71,14 @@ def span_of(spark: SparkSession, staged: Staged, one: StagedSink) -> Span:
         raise RunError(error.message, hint=error.hint) from None
     regions = tuple(staged.run.spec.get("regions") or ())
     if not regions:
-        return Span(column, staged.window)
+        return InWindow(column, staged.window)
     named = REGION if METADATA in schema.names else "region" if "region" in schema.names else None
     if named is None:
         raise RunError(
             f"Cannot tell the rows of region {', '.join(regions)} in sink {one.name!r}: it has no column `region`",
             hint="Add the region to the job's result, or backfill all regions.",
         )
-    return Span(column, staged.window, named, regions)
+    return InWindow(column, staged.window, named, regions)
 
 
 def load_run(run: Run, overrides: tuple[str, ...] = ()) -> Loaded:
@@ -109,11 +117,12 @@ def open_staged(spark: SparkSession, home: Home, run: Run, loaded: Loaded | None
     loaded = loaded or load_run(run)
     config = loaded.config
     named = run.spec.get("sinks") or list(config.sinks)
+    window = window_of(run)
     found, absent = [], []
     for name in named:
         table = staging_table(config, run.id, name)
         if spark.catalog.tableExists(table):
-            found.append(StagedSink(name, table, open_sink(name, config, home)))
+            found.append(StagedSink(name, table, open_sink(name, config, home), window))
         else:
             absent.append(table)
     if absent:
@@ -121,4 +130,4 @@ def open_staged(spark: SparkSession, home: Home, run: Run, loaded: Loaded | None
             f"Cannot find the staging of run {run.id}: {', '.join(absent)} does not exist",
             hint="Staging is removed by `rekappa clean`; backfill the window again.",
         )
-    return Staged(run, window_of(run), loaded, home, tuple(found))
+    return Staged(run, window, loaded, home, tuple(found))

@@ -1,7 +1,8 @@
 """Staging: where a backfill writes, whatever its production sink is.
 
 One Iceberg table per run and sink, in the namespace `rekappa_staging` of the app's first catalog. It is not
-partitioned: it holds one window, is read whole, and so costs no shuffle to write.
+partitioned: it holds one window, is read whole, and so costs no shuffle to write. The staging of a sink that upserts
+holds every version of a key, each with the number of its batch (`rekappa.staging.versions`).
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING
 from rekappa.iceberg.commits import load_table
 from rekappa.sinks.iceberg import IcebergAppend
 from rekappa.sinks.rate import rate_limited
+from rekappa.staging.versions import StagedVersions
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -43,18 +45,26 @@ def _marks(config: AppConfig, run: str, sink: str, kind: str) -> dict[str, str]:
     return {"rekappa.app": config.app, "rekappa.run": run, "rekappa.sink": sink, "rekappa.kind": kind}
 
 
-def staging_sink(config: AppConfig, run: str, sink_name: str, run_cap: float | None = None) -> IcebergAppend:
+def staging_sink(
+    config: AppConfig, run: str, sink_name: str, run_cap: float | None = None, *, ordered: bool = True
+) -> IcebergAppend:
     """The sink that a backfill writes to instead of the production sink of this name.
 
     Only the run's own cap holds here: the production sink's is for its server, which staging does not touch.
+    `ordered` says that the batches of the run are written in the order in which production would have had them.
     """
-    sink = IcebergAppend(
+    spec = config.sinks[sink_name]
+    sink = (StagedVersions if spec.upserts else IcebergAppend)(
         sink_name,
         staging_table(config, run, sink_name),
-        event_time=config.sinks[sink_name].event_time,
+        key=spec.key if spec.upserts else (),
+        event_time=spec.event_time,
+        version=spec.version,
         partition_by=(),
         properties={**_marks(config, run, sink_name, "staging"), **QUICK},
     )
+    if isinstance(sink, StagedVersions):
+        sink.ordered = ordered
     return rate_limited(sink, run_cap=run_cap)
 
 

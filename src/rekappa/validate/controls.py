@@ -74,11 +74,11 @@ def _placed(loaded: Loaded, base: Loaded, sink: str) -> Loaded:
         else source
         for name, source in kept.sources.items()
     }
-    # Rows are told to be in the window, and paired, as the backfill does it.
-    same = {"event_time": here.sinks[sink].event_time, "key": here.sinks[sink].key}
+    # Rows are told to be in the window, paired and reduced as the backfill does it.
+    own = {"job": kept.sinks[sink].job, "output_mode": kept.sinks[sink].output_mode}
     places = {name: getattr(here, name) for name in ("catalogs", "clusters", "profiles", "archive")}
     config = kept.model_copy(
-        update={**places, "sources": sources, "sinks": {sink: kept.sinks[sink].model_copy(update=same)}}
+        update={**places, "sources": sources, "sinks": {sink: here.sinks[sink].model_copy(update=own)}}
     )
     return replace(loaded, config=config)
 

@@ -183,9 +183,14 @@ class Experiments:
 
     def _planned(self, code: Code, request: BackfillRequest) -> Plan:
         """A plan of this sink alone, that reads every column: versions of code may differ in those they use."""
-        with kept_app(self.staged.home, self.staged.loaded, code, self.sink.name) as (loaded, app):
-            jobs = tuple({query.job for query in queries(loaded.config, app) if query.sink == self.sink.name})
-            made = make_plan(self.spark, loaded, app, self.staged.home, replace(request, jobs=jobs))
+        try:
+            with kept_app(self.staged.home, self.staged.loaded, code, self.sink.name) as (loaded, app):
+                jobs = tuple({query.job for query in queries(loaded.config, app) if query.sink == self.sink.name})
+                made = make_plan(self.spark, loaded, app, self.staged.home, replace(request, jobs=jobs))
+        except NoControl:
+            raise
+        except RekappaError as error:
+            raise NoControl(f"code {code} can't be planned: {error.message}") from error
         part = _part_of(made, self.sink.name)
         if part.chance:
             raise NoControl(f"production's job uses {', '.join(part.chance)}: what it computes differs in every run")

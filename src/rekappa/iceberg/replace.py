@@ -1,12 +1,12 @@
-"""Replacing a window of an Iceberg table in one commit, at a cost that follows the window.
+"""Replacing a selection of an Iceberg table's rows in one commit, at a cost that follows the selection.
 
-    replaced = replace_window(spark, "lake.rmi.plays", Span("event_ts", window), rows, edit)
+    replaced = replace_rows(spark, "lake.rmi.plays", InWindow("event_ts", window), rows, edit)
 
-1. The new rows, and the rows of edge files that lie outside the window, are written as data files through a
-   branch of the table, so that Spark gives them the right field ids, partitions and order.
-2. One transaction takes the window's files out of the main branch, puts the new ones in, tags the state
-   before and drops the branch. Iceberg refuses it if the window changed after step 1 began; commits
-   elsewhere in the table do not matter.
+1. The new rows, and the rows of edge files that are not selected, are written as data files through a branch
+   of the table, so that Spark gives them the right field ids, partitions and order.
+2. One transaction takes the touched files out of the main branch, puts the new ones in, tags the state before
+   and drops the branch. Iceberg refuses it if rows that may be selected changed after step 1 began; then all is
+   looked at again. Commits elsewhere in the table do not matter.
 
 Killed before the transaction: only the branch is left, and the next call drops it. Killed after: it is done.
 """
@@ -19,10 +19,13 @@ from typing import TYPE_CHECKING, Any
 
 from rekappa.errors import PublishError
 from rekappa.iceberg.commits import load_table
-from rekappa.iceberg.footprint import Footprint, footprint
+from rekappa.iceberg.footprint import Footprint
 from rekappa.iceberg.history import changes, current_id
-from rekappa.iceberg.span import Span
-from rekappa.iceberg.tasks import listed, read_tasks
+from rekappa.iceberg.past import rows_at
+from rekappa.iceberg.private import changed_files, listed
+from rekappa.iceberg.selection import Selection
+from rekappa.iceberg.tasks import read_tasks
+from rekappa.spark.hashing import digest
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -32,9 +35,9 @@ ATTEMPTS = 5
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """Who replaces the window, and what must not have happened meanwhile.
+    """Who replaces the rows, and what must not have happened meanwhile.
 
-    `since` is the snapshot after which a change of the window by anybody else stops the edit (None: any
+    `since` is the snapshot after which a change of the selected rows by anybody else stops the edit (None: any
     change at all); `checked` False leaves that check out, but never the one during the edit itself.
     """
 
@@ -61,19 +64,19 @@ class Replaced:
     rewritten_rows: int
 
 
-def replace_window(spark: SparkSession, name: str, span: Span, rows: DataFrame, edit: Edit) -> Replaced:
-    """Make `rows`, all of which lie in the window, the window's only rows. One atomic commit, or none."""
+def replace_rows(spark: SparkSession, name: str, chosen: Selection, rows: DataFrame, edit: Edit) -> Replaced:
+    """Make `rows`, all of which are of the selection, its only rows. One atomic commit, or none."""
     for _ in range(ATTEMPTS):
         spark.catalog.refreshTable(name)
         table = load_table(spark, name)
         drop_branch(table, edit.branch)
         base = current_id(table)
         if edit.checked:
-            refuse_changes(spark, table, name, span, edit)
-        prints = footprint(spark, table, span, base)
+            refuse_changes(spark, table, name, chosen, edit)
+        prints = chosen.footprint(spark, table, name, base)
         try:
-            added = _write_branch(spark, table, name, span, rows, prints, edit.branch)
-            replaced = _commit(spark, table, span, prints, added, edit)
+            added = _write_branch(spark, table, name, chosen, rows, prints, edit.branch)
+            replaced = _commit(spark, table, chosen, prints, added, edit)
             spark.catalog.refreshTable(name)  # Spark's catalog keeps tables for a while and saw nothing of this.
             return replaced
         except Exception as error:
@@ -81,19 +84,19 @@ def replace_window(spark: SparkSession, name: str, span: Span, rows: DataFrame, 
             if not _lost_race(error):
                 raise
     raise PublishError(
-        f"Cannot replace {span.window} in {name}: its files changed under each of {ATTEMPTS} attempts",
+        f"Cannot replace {chosen} in {name}: its files changed under each of {ATTEMPTS} attempts",
         hint="Another writer keeps rewriting these files. Stop it, or wait until it is done, and try again.",
     )
 
 
-def refuse_changes(spark: SparkSession, table: Any, name: str, span: Span, edit: Edit) -> None:
-    """Stop, naming who and when, if the window's rows are not those of snapshot `edit.since` any more."""
-    found = changes(spark, table, span, edit.since, edit.run)
-    if not found or (edit.since is not None and _same_rows(spark, name, span, edit.since, current_id(table))):
+def refuse_changes(spark: SparkSession, table: Any, name: str, chosen: Selection, edit: Edit) -> None:
+    """Stop, naming who and when, if the selected rows are not those of snapshot `edit.since` any more."""
+    found = changes(spark, table, chosen.expression(spark, table), edit.since, edit.run)
+    if not found or (edit.since is not None and _same_rows(spark, name, chosen, edit.since, current_id(table))):
         return
     shown = "; ".join(str(change) for change in found[:5]) + (f"; and {len(found) - 5} more" if len(found) > 5 else "")
     raise PublishError(
-        f"Cannot replace {span.window} in {name}: it was changed meanwhile by {shown}",
+        f"Cannot replace {chosen} in {name}: it was changed meanwhile by {shown}",
         hint="Backfill the window again to take the change in, or give --force to replace it all the same.",
     )
 
@@ -105,40 +108,36 @@ def drop_branch(table: Any, branch: str) -> None:
 
 
 def _write_branch(
-    spark: SparkSession, table: Any, name: str, span: Span, rows: DataFrame, prints: Footprint, branch: str
+    spark: SparkSession, table: Any, name: str, chosen: Selection, rows: DataFrame, prints: Footprint, branch: str
 ) -> list[Any]:
-    """Write the window's new rows and what must survive of the edge files; answer the new data files."""
+    """Write the new rows and what must survive of the edge files; answer the new data files."""
     if prints.snapshot is None:
         table.manageSnapshots().createBranch(branch).commit()
     else:
         table.manageSnapshots().createBranch(branch, prints.snapshot).commit()
     target = f"{name}.branch_{branch}"
-    columns = spark.table(name).columns
+    columns = [f"`{column}`" for column in spark.table(name).columns]
     rows.select(*columns).writeTo(target).append()
     if prints.edge:
         with read_tasks(spark, table, prints.edge) as edge:
-            rest = edge.select(*columns).where(~span.inside())
-            # Rows before and after the window go to files of their own: one file with both would span it.
-            for side in (span.before(), ~span.before()):
-                part = rest.where(side)
+            for part in chosen.others(edge.select(*columns)):
                 if not part.isEmpty():
                     part.writeTo(target).append()
-    jvm: Any = spark._jvm
     table.refresh()
     snapshot = table.snapshot(branch)
     added: list[Any] = []
     while snapshot is not None and snapshot.snapshotId() != prints.snapshot:
-        delta = jvm.org.apache.iceberg.SnapshotChanges.builderFor(table).snapshot(snapshot).build()
-        added += listed(spark, delta.addedDataFiles())
+        added += listed(spark, changed_files(spark, table, snapshot).addedDataFiles())
         parent = snapshot.parentId()
         snapshot = table.snapshot(parent) if parent is not None else None
     return added
 
 
-def _commit(spark: SparkSession, table: Any, span: Span, prints: Footprint, added: list[Any], edit: Edit) -> Replaced:
-    expression = span.expression(spark, table)
+def _commit(
+    spark: SparkSession, table: Any, chosen: Selection, prints: Footprint, added: list[Any], edit: Edit
+) -> Replaced:
     transaction = table.newTransaction()
-    overwrite = transaction.newOverwrite().conflictDetectionFilter(expression)
+    overwrite = transaction.newOverwrite().conflictDetectionFilter(chosen.expression(spark, table))
     overwrite = overwrite.validateNoConflictingData().validateNoConflictingDeletes()
     if prints.snapshot is not None:
         overwrite = overwrite.validateFromSnapshot(prints.snapshot)
@@ -166,22 +165,12 @@ def _commit(spark: SparkSession, table: Any, span: Span, prints: Footprint, adde
     )
 
 
-def _same_rows(spark: SparkSession, name: str, span: Span, old: int, new: int | None) -> bool:
-    """Whether the window holds the same rows in two snapshots, however its files were rewritten."""
-    from pyspark.sql import functions as F
-
-    from rekappa.spark.hashing import row_hash
-
-    def digest(snapshot: int) -> Any:
-        rows = spark.sql(f"SELECT * FROM {name} VERSION AS OF {snapshot}").where(span.inside())
-        hashed = rows.select(row_hash(rows, rows.columns).alias("h"))
-        wide = F.col("h").cast("decimal(20,0)")
-        return hashed.agg(F.count("*"), F.bit_xor("h"), F.sum(wide).cast("string")), rows.columns
-
+def _same_rows(spark: SparkSession, name: str, chosen: Selection, old: int, new: int | None) -> bool:
+    """Whether the selection holds the same rows in two snapshots, however its files were rewritten."""
     if new is None:
         return False
-    (before, old_columns), (after, new_columns) = digest(old), digest(new)
-    return bool(old_columns == new_columns and before.first() == after.first())
+    before, after = (chosen.of(rows_at(spark, name, snapshot)) for snapshot in (old, new))
+    return before.columns == after.columns and digest(before) == digest(after)
 
 
 def _lost_race(error: Exception) -> bool:

@@ -1,0 +1,1 @@
+"""One publisher for each kind of sink."""

@@ -1,0 +1,139 @@
+"""Canaries: each inner class and method of Spark and Iceberg that rekappa uses, called on its own.
+
+When a new version breaks one, this says which, before anything larger fails for reasons that are hard to see.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pyspark.sql.types import LongType, StructField, StructType
+
+from rekappa.iceberg import private as iceberg
+from rekappa.iceberg.tasks import read_tasks
+from rekappa.spark import private
+from rekappa.spark.releases import check_versions
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SCHEMA = StructType([StructField("id", LongType())])
+
+
+class Numbers:
+    """The least that Spark's own kind of source must answer: offset n means that the numbers below n were read."""
+
+    class Java:
+        implements = private.SOURCE
+
+    def __init__(self, spark: SparkSession, files: str) -> None:
+        self.spark, self.files = spark, files
+
+    def schema(self) -> Any:
+        return private.java_schema(self.spark, SCHEMA)
+
+    def latestOffset(self, start: Any, limit: Any) -> Any:
+        return private.offset_of(self.spark, "2")
+
+    def getBatch(self, start: Any, end: Any) -> Any:
+        first = int(start.get().json()) if start.isDefined() else 0
+        assert int(end.json()) == 2
+        if first:
+            return private.as_stream_batch(self.spark, self.spark.range(first, 2))
+        files: Any = private.files_as_stream(self.spark, self.spark.read.parquet(self.files))._jdf
+        return files
+
+    def deserializeOffset(self, text: str) -> Any:
+        return private.offset_of(self.spark, text)
+
+    def initialOffset(self) -> Any:
+        return private.offset_of(self.spark, "0")
+
+    def getDefaultReadLimit(self) -> Any:
+        return private.read_all(self.spark)
+
+    def reportLatestOffset(self) -> Any:
+        return None
+
+    def commit(self, end: Any) -> None:
+        pass
+
+    def stop(self) -> None:
+        pass
+
+    def equals(self, other: Any) -> bool:
+        return other is self
+
+    def hashCode(self) -> int:
+        return 7
+
+    def toString(self) -> str:
+        return "numbers"
+
+
+def test_spark(spark: SparkSession, tmp_path: Path) -> None:
+    check_versions(spark)
+    files = str(tmp_path / "numbers")
+    spark.range(0, 2, 1, 1).write.parquet(files)
+    own = private.cloned(spark)
+    private.activate(own)
+    private.activate(spark)
+    first = private.stream_of(spark, Numbers(spark, str(tmp_path / "nothing")), SCHEMA)
+    asked: list[str] = []
+
+    def other(source: Any) -> Numbers:
+        asked.append(source.toString())
+        return Numbers(spark, files)
+
+    stream = private.with_sources(spark, first, other)
+    assert asked == ["numbers"]
+    assert stream.isStreaming
+    assert "StreamingExecutionRelation" in private.analysed(stream).toString()
+    got: list[int] = []
+    started = stream.writeStream.foreachBatch(lambda rows, number: got.extend(row.id for row in rows.collect()))
+    query = started.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
+    query.processAllAvailable()
+    assert private.move_watermark(query, 5000) == 0
+    assert private.move_watermark(query, 1000) == 5000, "it never goes back"
+    private.set_watermark(query, 2000)
+    assert private.move_watermark(query, 0) == 2000
+    query.stop()
+    assert sorted(got) == [0, 1]
+    jvm: Any = spark._jvm
+    classes = jvm.java.lang.Thread.currentThread().getContextClassLoader()
+    for name in (private.ROCKSDB, private.IN_MEMORY, private.PLAIN_CHECKPOINT_FILES, *private.SOURCE):
+        assert classes.loadClass(name)
+
+
+def test_iceberg(spark: SparkSession) -> None:
+    spark.sql("CREATE NAMESPACE IF NOT EXISTS lake.private")
+    name = "lake.private.canary"
+    spark.sql(f"CREATE TABLE {name} (id BIGINT, part STRING) USING iceberg PARTITIONED BY (part)")
+    for number in range(2):
+        spark.sql(f"INSERT INTO {name} VALUES ({number}, 'a'), ({number + 10}, 'b')")
+    table = iceberg.java_table(spark, name)
+    filters = iceberg.Filters(spark)
+    few = filters.all_of([filters.at_least("id", 0), filters.below("id", 1), filters.among("part", ["a"])])
+    tasks = iceberg.listed(spark, table.newScan().filter(few).planFiles())
+    assert [task.file().recordCount() for task in tasks] == [1]
+    file = tasks[0].file()
+    assert filters.touching(table, few).eval(file)
+    assert filters.partition_fits(table, few, file)
+    assert not filters.partition_fits(table, filters.among("part", ["b"]), file)
+    assert not filters.touching(table, filters.at_least("id", 5)).eval(file)
+    assert filters.covering(table, filters.at_most("id", 0)).eval(
+        iceberg.listed(spark, table.newScan().filter(few).includeColumnStats().planFiles())[0].file()
+    )
+    assert not iceberg.listed(spark, table.newScan().filter(filters.never).planFiles())
+    with read_tasks(spark, table, tasks) as rows:
+        assert [row.id for row in rows.collect()] == [0]
+    changed = iceberg.changed_files(spark, table, table.currentSnapshot())
+    assert len(iceberg.listed(spark, changed.addedDataFiles())) == 2
+    assert '"part"' in iceberg.schema_json(spark, table.schema())
+    order = iceberg.sort_order(spark, table, ["id"])
+    done = iceberg.rewrite_action(spark, table).sort(order).option("min-input-files", "2").execute()
+    assert done.rewrittenDataFilesCount() == 4
+    with pytest.raises(Exception, match="no_such"):
+        iceberg.java_table(spark, "lake.private.no_such")
