@@ -238,7 +238,7 @@ def cancel(run: str, dry_run: bool, as_json: bool) -> None:
 def resume(run: str, dry_run: bool, as_json: bool) -> None:
     """Go on with a backfill: one that is paused in its own process, one that was stopped, killed or failed in this one.
 
-    What is in staging is not made again; no row is lost or doubled.
+    What is in staging is not made again; no row is lost or doubled. The run goes on with the code that it began with.
     """
     from rekappa.runs import control
     from rekappa.store.record import State
@@ -266,8 +266,12 @@ def resume(run: str, dry_run: bool, as_json: bool) -> None:
     from rekappa.config.bind import load_app
     from rekappa.config.load import load
     from rekappa.runs.backfill import backfill_session, continue_backfill
+    from rekappa.runs.code import as_begun
 
-    loaded = load(found.folder, overrides=found.spec.get("overrides", ()))
+    now = load(found.folder, overrides=found.spec.get("overrides", ()))
+    loaded = as_begun(home, found.id, now)
+    if loaded is not now:
+        click.echo(f"the code in {found.folder} has changed: the run goes on with the code it began with", err=True)
     bound = load_app(loaded)
     with out.progress(f"{loaded.config.app} backfill") as line:
         ended = continue_backfill(

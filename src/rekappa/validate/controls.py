@@ -15,17 +15,18 @@ from typing import TYPE_CHECKING
 
 from rekappa.app import App
 from rekappa.config.bind import visiting_app
-from rekappa.config.load import Loaded, load
+from rekappa.config.load import Loaded
 from rekappa.errors import RekappaError, RunError
 from rekappa.home import Home
 from rekappa.plan.plan import Plan
 from rekappa.plan.store import plan_id
 from rekappa.plan.store import save as save_plan
+from rekappa.runs.code import kept_version
 from rekappa.runs.stretches import Stretch, run_stretches
 from rekappa.runs.work import PLAN, OnProgress
 from rekappa.staging.staged import Staged, load_run
 from rekappa.staging.tables import staging_table
-from rekappa.store.code import Code, kept_folder
+from rekappa.store.code import Code
 from rekappa.store.record import Kind, Run, Start, State, new_run_id
 from rekappa.store.runs import RunStore
 from rekappa.validate.production import NoControl
@@ -55,32 +56,15 @@ class Control:
 
 @contextmanager
 def kept_app(home: Home, base: Loaded, code: Code, sink: str) -> Iterator[tuple[Loaded, App]]:
-    """Kept code, ready to run for one sink: its jobs, schemas and times; the places are those of `base`."""
-    assert code.hash is not None, "only kept code can be visited"
-    loaded = load(kept_folder(home, code.hash), overrides=code.overrides)
+    """Kept code, ready to run for one sink, whose rows are told apart, paired and reduced as the backfill does it."""
+    loaded = kept_version(home, code, base)
+    if sink not in loaded.config.sinks:
+        raise NoControl(f"code {code} has no sink {sink!r}")
     with visiting_app(loaded) as app:
-        yield _placed(loaded, base, sink), app
-
-
-def _placed(loaded: Loaded, base: Loaded, sink: str) -> Loaded:
-    kept, here = loaded.config, base.config
-    if sink not in kept.sinks:
-        raise NoControl(f"production's code has no sink {sink!r}")
-    sources = {
-        name: source.model_copy(
-            update={"candidates": here.sources[name].candidates, "selected": here.sources[name].selected}
-        )
-        if name in here.sources
-        else source
-        for name, source in kept.sources.items()
-    }
-    # Rows are told to be in the window, paired and reduced as the backfill does it.
-    own = {"job": kept.sinks[sink].job, "output_mode": kept.sinks[sink].output_mode}
-    places = {name: getattr(here, name) for name in ("catalogs", "clusters", "profiles", "archive")}
-    config = kept.model_copy(
-        update={**places, "sources": sources, "sinks": {sink: here.sinks[sink].model_copy(update=own)}}
-    )
-    return replace(loaded, config=config)
+        kept = loaded.config.sinks[sink]
+        own = {"job": kept.job, "output_mode": kept.output_mode}
+        only = {sink: base.config.sinks[sink].model_copy(update=own)}
+        yield replace(loaded, config=loaded.config.model_copy(update={"sinks": only})), app
 
 
 def run_control(
