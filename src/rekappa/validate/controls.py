@@ -7,6 +7,7 @@ are, it takes from the configuration of the backfill; what is computed, from the
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -81,7 +82,7 @@ def run_control(
     Refuses with `NoControl`, saying why, if it could not be run to its end.
     """
     home, store = staged.home, RunStore.open(staged.home)
-    spec = {
+    asked = {
         "start": staged.run.spec["start"],
         "end": staged.run.spec["end"],
         "regions": list(staged.run.spec.get("regions") or ()),
@@ -92,6 +93,8 @@ def run_control(
         "stretches": [stretch.as_json() for stretch in stretches],
         "plan": plan_id(plan),
     }
+    # As the store gives it back, so that the two can be held against each other.
+    spec: dict[str, object] = json.loads(json.dumps(asked))
     run = _earlier(store, staged, spec)
     if run is not None and run.state is State.FINISHED:
         table = staging_table(staged.loaded.config, run.id, sink)

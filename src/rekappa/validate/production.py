@@ -72,9 +72,11 @@ def stretches(slices: Sequence[Slice], batches: Sequence[Batch], known: Sequence
     Refuses slices that are not the recorded batches, and batches from before the code was recorded.
     """
     first = _first_batch(slices, batches)
+    reading = next((at for at, piece in enumerate(slices) if piece.sources), 0)
     found: list[Stretch] = []
     for at in range(len(slices)):
-        ran = [version for version in known if version.batch <= max(first + at, 0)]
+        # What is before the first slice that reads anything only sets the watermark, whoever runs it.
+        ran = [version for version in known if version.batch <= max(first + max(at, reading), 0)]
         if not ran:
             raise NoControl(f"which code ran batch {first + at} is not recorded")
         if found and same_code(found[-1].code, ran[-1].code):
