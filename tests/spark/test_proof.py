@@ -160,6 +160,7 @@ def test_one_threshold_in_the_code_is_never_late(proof: Proof, tmp_path: Path) -
         found = verdict["sinks"][0]["comparison"]
         assert found["causes"] == {"change in code": 12}, found
         assert found["code"]["changed"] == [{"columns": ["big"], "rows": 12}], "the late event is not the code's doing"
+        assert found["late_too"] == 1
         assert verdict["outcome"] == "passed"
         assert set(proof.controls(run)) == {"production's code", "production's code over its micro-batches"}
         other = proof.validate(run, "--expect", "changed=n,missing=0")

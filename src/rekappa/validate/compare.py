@@ -42,13 +42,13 @@ def compare(
         causes: dict[Cause, int] = {}
         columns: dict[str, int] = {}
         samples: tuple[Sample, ...] = ()
-        code = CodeChange()
+        code, late_too = CodeChange(), 0
         if found.matched < max(found.production, found.staging):
             not_final = _not_final(event_time, open_from)
             settled = settle(stack, found.rows, experiments, production, rules, not_final)
             rows = settled.rows.cache()
             stack.callback(rows.unpersist)
-            code = settled.code
+            code, late_too = settled.code, settled.late_too
             for row in rows.groupBy("kind", CAUSE).agg(F.count("*").alias("n")).collect():
                 kinds[row["kind"]] += row["n"]
                 causes[Cause(row[CAUSE])] = causes.get(Cause(row[CAUSE]), 0) + row["n"]
@@ -67,6 +67,7 @@ def compare(
             columns=columns,
             causes={cause: causes[cause] for cause in Cause if cause in causes},
             code=code,
+            late_too=late_too,
             special=rules.special,
             samples=samples,
             notes=(*notes, *_matched_twice(found, staging, rules), *(experiments.notes if experiments else ())),

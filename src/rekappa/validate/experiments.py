@@ -152,9 +152,9 @@ class Experiments:
         """What the run itself staged, as the sink would hold it."""
         return self.sink.sink.as_stored(self.sink.rows(self.spark))
 
-    def dropped_late(self, *controls: Control) -> bool:
-        """Whether the run, or one of these, dropped events as late itself."""
-        return any(_late_rows(run, self.sink.name) for run in (self.staged.run, *(one.run for one in controls)))
+    def dropped_late(self, *runs: Run) -> bool:
+        """Whether any of these runs dropped events as late itself."""
+        return any(_late_rows(run, self.sink.name) for run in runs)
 
     @cached_property
     def _recorded(self) -> tuple[Plan, list[Stretch]]:

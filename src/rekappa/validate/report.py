@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
 from rekappa.timeline import Window
-from rekappa.validate.result import Cause, Comparison, Late, Outcome, Sample, SinkVerdict, Verdict
+from rekappa.validate.result import Comparison, Late, Outcome, Sample, SinkVerdict, Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -52,9 +52,9 @@ def rules_of(one: SinkVerdict) -> list[str]:
     words = [f"{name} is compared {how}" for name, how in one.comparison.special.items()]
     if one.expected is not None:
         words.append(f"expected of the change in code: {one.expected}")
-    if one.comparison.caused_by(Cause.LATE):
+    if late := one.comparison.late:
         kept = "are kept and pass" if one.late is Late.KEEP else "do not pass"
-        words.append(f"late: {one.late}; rows with events that production dropped as late {kept}")
+        words.append(f"late: {one.late}; {late} rows with events that production dropped as late {kept}")
     return words
 
 

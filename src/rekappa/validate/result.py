@@ -93,7 +93,8 @@ class Comparison:
 
     `missing` rows are in production and not in staging, `extra` ones the other way round. `columns` counts, of
     the different rows, how many differ in each column. Percentages are of all keys on either side. `code` is what the
-    change in code did, told by control runs: production's late drops are not in it. `special` names the columns that
+    change in code did, told by control runs: production's late drops are not in it; `late_too` counts the rows that
+    differ by both. `special` names the columns that
     were not compared as they are. `controls` are the runs that settled the causes.
     """
 
@@ -107,6 +108,7 @@ class Comparison:
     columns: Mapping[str, int] = field(default_factory=dict)
     causes: Mapping[Cause, int] = field(default_factory=dict)
     code: CodeChange = field(default_factory=CodeChange)
+    late_too: int = 0
     special: Mapping[str, str] = field(default_factory=dict)
     samples: tuple[Sample, ...] = ()
     notes: tuple[str, ...] = ()
@@ -132,6 +134,11 @@ class Comparison:
         return named + max(left, 0)
 
     @property
+    def late(self) -> int:
+        """How many rows hold events that production dropped as late, changed by code or not."""
+        return self.caused_by(Cause.LATE) + self.late_too
+
+    @property
     def unexplained(self) -> int:
         return self.caused_by(Cause.UNEXPLAINED)
 
@@ -155,7 +162,7 @@ def judge(found: Comparison, expected: Expectation | None, late: Late) -> tuple[
         wrong.append(f"{rows} rows were not final when the backfill ended")
     if rows := found.caused_by(Cause.LATE_IN_BACKFILL):
         wrong.append(f"{rows} rows lack events that the backfill itself dropped as late")
-    if (rows := found.caused_by(Cause.LATE)) and late is Late.DROP:
+    if (rows := found.late) and late is Late.DROP:
         wrong.append(f"{rows} rows hold events that production dropped as late, and late: drop was chosen")
     changed = found.caused_by(Cause.CODE)
     if changed and expected is not None:

@@ -32,10 +32,14 @@ CAUSE = "cause"
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """The differences with a column `cause`, and what the change in code did."""
+    """The differences with a column `cause`, and what the change in code did.
+
+    `late_too` counts the rows by the change in code that also hold events which production dropped as late.
+    """
 
     rows: DataFrame
     code: CodeChange
+    late_too: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +49,8 @@ class _Found:
     `code`: by the code alone. `replay`: by the way of running alone. `unfaithful`: between production and the exact
     control, which is looked at `everywhere`, or only where the replay differs. `bulk`: between production's
     micro-batches and a bulk run, asked only if the replay dropped events: where bulk agrees with production, it was
-    the replay that dropped something. `undecided`: that could not be asked.
+    the replay that dropped something. `undecided`: why a difference by the way of running is not known to be a late
+    event, because that could not be asked, or because production dropped none.
     """
 
     code: DataFrame | None = None
@@ -95,11 +100,12 @@ class _Settling:
         if not _some(pending, replay):
             return _Found(code=changed)
         try:
-            unfaithful = self.between(self.production, made.rows(made.exact()))
+            exact = made.exact()
+            unfaithful = self.between(self.production, made.rows(exact))
         except NoControl as error:
             made.notes.append(f"no exact control: {error.message}")
             return _Found(code=changed, replay=replay, unfaithful=replay)
-        bulk, undecided = self._dropped_here(self.production, code, *ran)
+        bulk, undecided = self._dropped(exact, self.production, code, *ran)
         return _Found(changed, replay, unfaithful, bulk=bulk, undecided=undecided)
 
     def _through_exact(self, *, several: bool) -> _Found:
@@ -111,24 +117,30 @@ class _Settling:
         unfaithful = self.between(self.production, exact)
         if made.part.mode is Mode.EXACT:
             return _Found(code=self.between(exact, made.stored()), unfaithful=unfaithful, everywhere=True)
-        new = made.rows(made.exact_new())
+        again = made.exact_new()
+        new = made.rows(again)
         code, replay = self.between(exact, new), self.between(new, made.stored())
-        bulk, undecided = self._dropped_here(new, made.own)
+        bulk, undecided = self._dropped(again, new, made.own)
         return _Found(code, replay, unfaithful, True, bulk, undecided)
 
-    def _dropped_here(self, reference: DataFrame, code: Code, *ran: Control) -> tuple[DataFrame | None, bool]:
-        """Where bulk, which drops nothing, differs from production's micro-batches; None if the replay dropped nothing.
-
-        The second answer says that it can't be known.
+    def _dropped(
+        self, exact: Control, reference: DataFrame, code: Code, *ran: Control
+    ) -> tuple[DataFrame | None, bool]:
+        """Who dropped events: where bulk, which drops nothing, differs from production's micro-batches it was
+        production, elsewhere the replay; None if the replay dropped nothing. The second answer says that a difference
+        can't be known to be a dropped event at all.
         """
         made = self.experiments
-        if made.part.mode is Mode.BULK or not made.dropped_late(*ran):
+        if made.part.mode is not Mode.BULK and made.dropped_late(self.experiments.staged.run, *(it.run for it in ran)):
+            try:
+                return self.between(reference, made.rows(made.bulk(code))), False
+            except NoControl as error:
+                made.notes.append(f"whether the backfill or production dropped events can't be told: {error.message}")
+                return None, True
+        if made.dropped_late(exact.run):
             return None, False
-        try:
-            return self.between(reference, made.rows(made.bulk(code))), False
-        except NoControl as error:
-            made.notes.append(f"whether the backfill or production dropped events can't be told: {error.message}")
-            return None, True
+        made.notes.append("production dropped nothing as late: where the replay differs, it is not known why")
+        return None, True
 
 
 def settle(
@@ -157,15 +169,18 @@ def settle(
     here = ~F.col("bulk") if found.bulk is not None else F.lit(False)
     cause = (
         F.when(F.col("not_final"), Cause.NOT_FINAL.value)
-        .when(doubtful, Cause.UNEXPLAINED.value)
-        .when(code, Cause.CODE.value)
-        .when(replay & F.lit(found.undecided), Cause.UNEXPLAINED.value)
+        .when(doubtful | (replay & F.lit(found.undecided)), Cause.UNEXPLAINED.value)
         .when(replay & here, Cause.LATE_IN_BACKFILL.value)
+        .when(code, Cause.CODE.value)
         .when(replay, Cause.LATE.value)
         .otherwise(Cause.UNEXPLAINED.value)
     )
-    rows = marked.select(*differences.columns, cause.alias(CAUSE))
-    return Settled(rows, CodeChange() if found.code is None else _change(found.code, rows))
+    marked = marked.withColumn(CAUSE, cause)
+    rows = marked.select(*differences.columns, CAUSE)
+    if found.code is None:
+        return Settled(rows, CodeChange())
+    late_too = marked.where((F.col(CAUSE) == Cause.CODE.value) & replay).count() if found.replay is not None else 0
+    return Settled(rows, _change(found.code, rows), late_too)
 
 
 def _some(differences: DataFrame, among: DataFrame) -> bool:
