@@ -36,6 +36,8 @@ from rekappa.timeline import Window
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.timeout(1200)
+
 START = datetime(2026, 11, 1, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
 WINDOW = Window(START, START + 60 * MINUTE)
