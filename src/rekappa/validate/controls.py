@@ -19,7 +19,7 @@ from rekappa.config.bind import visiting_app
 from rekappa.config.load import Loaded
 from rekappa.errors import RekappaError, RunError
 from rekappa.home import Home
-from rekappa.plan.plan import Plan
+from rekappa.plan.plan import Estimate, Plan
 from rekappa.plan.store import plan_id
 from rekappa.plan.store import save as save_plan
 from rekappa.runs.code import kept_version
@@ -77,7 +77,8 @@ def run_control(
     stretches: Sequence[Stretch],
     tell: Tell = lambda text: None,
 ) -> Control:
-    """Run the control, or what is left of it; a finished one of the same plan and code is answered as it is.
+    """Run the control, or what is left of it, by the plan that it began with; a finished one that read the same with
+    the same code is answered as it is.
 
     Refuses with `NoControl`, saying why, if it could not be run to its end.
     """
@@ -91,7 +92,7 @@ def run_control(
         "sinks": [sink],
         "modes": {job.name: job.mode.value for job in plan.jobs},
         "stretches": [stretch.as_json() for stretch in stretches],
-        "plan": plan_id(plan),
+        "plan": plan_id(_told_apart(plan)),
     }
     # As the store gives it back, so that the two can be held against each other.
     spec: dict[str, object] = json.loads(json.dumps(asked))
@@ -141,10 +142,26 @@ def continue_control(
     )
 
 
+def _told_apart(plan: Plan) -> Plan:
+    """The plan without what may differ between two that read the same: an archive grows, estimates get better."""
+    jobs = []
+    for job in plan.jobs:
+        sources = tuple(
+            replace(
+                source, snapshot=None if job.slices else source.snapshot, skipped_files=0, skipped_bytes=0,
+                complete_until={}, newest=None, density=(),
+            )
+            for source in job.sources
+        )  # fmt: skip
+        jobs.append(replace(job, sources=sources, estimate=Estimate(0, 0), warnings=(), reason=""))
+    return replace(plan, jobs=tuple(jobs))
+
+
 def _earlier(store: RunStore, staged: Staged, spec: dict[str, object]) -> Run | None:
-    """The newest control that asked the same: finished, or one that can go on."""
+    """The newest control that asked the same: finished with the same plan, or one that can go on with its own."""
     for run in store.runs(staged.run.app, Kind.CONTROL):
-        if run.state is State.CANCELLED or any(run.spec.get(name) != value for name, value in spec.items()):
+        different = {name for name, value in spec.items() if run.spec.get(name) != value}
+        if run.state is State.CANCELLED or different - {"plan"} or (different and run.state is State.FINISHED):
             continue
         if run.state.going:
             raise RunError(f"Cannot settle the differences: process {run.pid} is at work on control {run.id}")
