@@ -10,6 +10,7 @@
     ├── ArchiveError      the archive is missing, incomplete or damaged
     ├── PlanError         a window that can't be planned
     ├── RunError          a run that can't be started, found or continued
+    │   └── LeaseLost     another process has taken over what this one was writing
     ├── ValidationError   staging and production can't be compared
     └── PublishError      publishing or undoing was refused
 
@@ -62,6 +63,10 @@ class PlanError(RekappaError):
 
 class RunError(RekappaError):
     """A run that can't be started, found or continued."""
+
+
+class LeaseLost(RunError):
+    """Another process has taken over what this one was writing: it must write nothing more."""
 
 
 class ValidationError(RekappaError):

@@ -36,7 +36,9 @@ _TERM = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]+)", re.IGNORECASE)
 
 
 def parse_duration(text: str) -> timedelta:
-    """Read "15 minutes", "90s" or "1h 30m"; raises `ValueError` naming the text."""
+    """Read "15 minutes", "90s", "1h 30m" or a bare "0"; raises `ValueError` naming the text."""
+    if text.strip() == "0":
+        return timedelta()
     rest = _TERM.sub("", text).strip(" ,")
     terms = _TERM.findall(text)
     if rest or not terms:
@@ -122,8 +124,14 @@ class Window:
         return self.end - self.start
 
     def widened(self, before: timedelta = timedelta(), after: timedelta = timedelta()) -> Window:
-        """The window with a stretch more on either side."""
-        return Window(self.start - before, self.end + after)
+        """The window with a stretch more on either side; refuses what the calendar does not hold."""
+        try:
+            return Window(self.start - before, self.end + after)
+        except OverflowError:
+            raise PlanError(
+                f"Cannot widen window {self} by {format_duration(before)} before and {format_duration(after)} after: "
+                "that is outside the years 1 to 9999"
+            ) from None
 
     def contains(self, moment: datetime) -> bool:
         return self.start <= moment < self.end

@@ -183,6 +183,7 @@ def test_yaml_words_are_not_booleans_and_dates_stay_text(write: Write) -> None:
         ("5 minutes", "5 minuets", 8, "'minuets'", None),
         ("5 minutes", "5", 8, "5 has no unit", None),
         ("event_time: event_ts", "event_time: event_t", 5, "no column of its schema", "'event_ts'"),
+        ("event_time: event_ts", "event_time: id", 5, "a BIGINT, which is no time", "TIMESTAMP"),
         ("event_time: event_ts", "event_time: event_ts\n    selected: backfil", 6, "none of its", "'backfill'"),
         ("key: [id], mode: upsert", "mode: upsert", 10, "needs a key", None),
         ("    key: id\n", "", 11, "needs a key", None),

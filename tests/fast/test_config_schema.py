@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from rekappa.config import avro, ddl
 from rekappa.config.ddl import Array, Column, Decimal, Map, Simple, Struct, Type
 from rekappa.config.model import Source
-from rekappa.config.schema import avro_schema, has_column, payload_columns, payload_ddl
+from rekappa.config.schema import avro_schema, column_type, payload_columns, payload_ddl
 from rekappa.errors import ConfigError
 
 
@@ -165,7 +165,7 @@ def test_bad_schema_files_are_named(tmp_path: Path, file: str, text: str, words:
 
 def test_nested_event_time() -> None:
     found = ddl.columns("body STRUCT<ts: TIMESTAMP>, `a.b` INT")
-    assert has_column(found, "body.TS")
-    assert has_column(found, "a.b")
-    assert not has_column(found, "body.other")
-    assert not has_column(found, "ts")
+    assert str(column_type(found, "body.TS")) == "TIMESTAMP"
+    assert column_type(found, "a.b") is not None
+    assert column_type(found, "body.other") is None
+    assert column_type(found, "ts") is None

@@ -1,7 +1,8 @@
 """Warm-up and drain: what is read is enough for every row of the window, shown by running small queries both ways.
 
 Each query runs over all events, and over those ingested in the window widened by the derived margins; what falls
-into the window must be the same. Events are late by at most the watermark's delay.
+into the window must be the same. Events are late by less than the watermark's delay, and ahead of their ingestion by
+at most the clock skew.
 """
 
 from __future__ import annotations
@@ -13,17 +14,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rekappa.errors import PlanError
 from rekappa.plan.margins import CUSTOM_MARGIN, derive, with_overrides
 from rekappa.plan.shape import Kind, Operator, Reach, Shape, Span
 from rekappa.timeline import Window
 
 M = timedelta(minutes=1)
-DELAY = 7
+DELAY, AHEAD = 7, 4
 Event = tuple[int, int, str]
-"""Minute it happened, minutes it came late, and its source."""
+"""Minute it happened, minutes it came late (less than none: before its time), and its source."""
 Query = Callable[[list[Event]], set[tuple[int, ...]]]
 
-events = st.lists(st.tuples(st.integers(-200, 200), st.integers(0, DELAY - 1), st.sampled_from("ab")), max_size=60)
+events = st.lists(st.tuples(st.integers(-200, 200), st.integers(-AHEAD, DELAY - 1), st.sampled_from("ab")), max_size=60)
+
+
+def stateless(rows: list[Event]) -> set[tuple[int, ...]]:
+    return {(minute, rows.count((minute, late, source))) for minute, late, source in rows if source == "a"}
 
 
 def tumbling(rows: list[Event]) -> set[tuple[int, ...]]:
@@ -64,6 +70,7 @@ def one(kind: Kind, before: int, after: int, **more: object) -> Shape:
 
 
 CASES = [
+    (stateless, Shape("out", event_time="ts", delay=DELAY * M)),
     (tumbling, one(Kind.WINDOW, 0, 10)),
     (tumbling_by_end, one(Kind.WINDOW, 10, 0)),
     (sliding, one(Kind.WINDOW, 0, 20)),
@@ -79,7 +86,7 @@ CASES = [
 def test_the_output_of_the_window_is_complete(
     query: Query, shape: Shape, rows: list[Event], start: int, length: int
 ) -> None:
-    margins = derive([shape], lateness=0 * M)
+    margins = derive([shape], lateness=0 * M, ahead=AHEAD * M)
     low, high = start - margins.warm_up // M, start + length + margins.drain // M
     read = [row for row in rows if low <= row[0] + row[1] < high]
 
@@ -98,6 +105,25 @@ def test_reasons_name_ranges_windows_and_the_watermark() -> None:
     assert margins.retention == 20 * M
 
 
+def test_clocks_ahead_are_read_for_whatever_the_job_does_and_whatever_warm_up_was_told() -> None:
+    plain = derive([Shape("out", event_time="ts")], 15 * M, ahead=M)
+    assert (plain.warm_up, plain.warm_up_reason) == (M, "1m for clocks that are ahead")
+    joined = derive([one(Kind.JOIN, 3, 10)], 0 * M, ahead=M)
+    assert joined.warm_up == 4 * M
+    told = with_overrides(joined, 0 * M, None)
+    assert (told.warm_up, told.warm_up_reason) == (M, "1m for clocks that are ahead")
+    assert with_overrides(joined, 9 * M, None).warm_up_reason == "9m as told + 1m for clocks that are ahead"
+
+
+def test_a_time_that_leads_to_no_column_is_refused_unless_both_margins_are_told() -> None:
+    margins = derive([Shape("out", span=None, event_time="ts")], 15 * M, ahead=M)
+    for warm_up, drain in ((None, None), (M, None), (None, M)):
+        with pytest.raises(PlanError, match=r"'out' \(ts\) can't be traced") as refused:
+            with_overrides(margins, warm_up, drain)
+        assert "--warm-up and --drain" in str(refused.value.hint)
+    assert with_overrides(margins, M, 5 * M).warm_up == 2 * M
+
+
 def test_without_a_watermark_the_allowed_lateness_is_drained() -> None:
     margins = derive([Shape("out", event_time="ts")], 15 * M)
     assert (margins.warm_up, margins.drain) == (0 * M, 15 * M)
@@ -105,8 +131,8 @@ def test_without_a_watermark_the_allowed_lateness_is_drained() -> None:
 
 
 def test_a_sink_without_event_time_needs_no_margins() -> None:
-    margins = derive([Shape("out", span=None)], 15 * M)
-    assert (margins.warm_up, margins.drain) == (0 * M, 0 * M)
+    margins = derive([Shape("out", span=None)], 15 * M, ahead=M)
+    assert (margins.warm_up, margins.drain, margins.timed) == (0 * M, 0 * M, False)
 
 
 def test_custom_state_gets_a_default_and_a_note() -> None:

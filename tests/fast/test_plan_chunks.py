@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 
@@ -59,3 +60,15 @@ def test_an_empty_window_of_data_is_one_chunk() -> None:
     assert only.output == Window(T0, T0 + 24 * HOUR)
     with pytest.raises(PlanError, match="chunks of nothing"):
         plan_chunks([], window=Window(T0, T0 + HOUR), warm_up=HOUR, drain=HOUR, align=timedelta())
+
+
+def test_a_window_of_a_thousand_years_costs_no_more_than_one_of_a_year() -> None:
+    ages = Window(datetime(1600, 1, 1, tzinfo=UTC), datetime(2600, 1, 1, tzinfo=UTC))
+    tracemalloc.start()
+    chunks = plan_chunks([split(0 * HOUR, 100 * HOUR, 10**9)], window=ages, warm_up=MINUTE, drain=MINUTE)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 50_000_000
+    assert [chunks[0].output.start, chunks[-1].output.end] == [ages.start, ages.end]
+    assert all(before.output.end == after.output.start for before, after in pairwise(chunks))
+    assert all(chunk.output.end.minute == 0 for chunk in chunks)

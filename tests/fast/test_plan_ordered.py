@@ -86,12 +86,18 @@ spans = st.sampled_from([None, MINUTE, 7 * MINUTE])
 
 
 @settings(max_examples=150, deadline=None)
-@given(lakes(), windows, bounds, spans, st.sampled_from([1, 4, 10_000]))
+@given(lakes(), windows, bounds, spans, st.sampled_from([1, 4, 10_000]), st.lists(st.integers(-30, 120), max_size=2))
 def test_every_row_of_the_window_is_read_once_and_none_overtakes_beyond_the_bound(
-    lake: tuple[Files, list[Split]], reads: Window, bound: timedelta, span: timedelta | None, max_rows: int
+    lake: tuple[Files, list[Split]],
+    reads: Window,
+    bound: timedelta,
+    span: timedelta | None,
+    max_rows: int,
+    edges: list[int],
 ) -> None:
     files, splits = lake
-    slices = plan_slices(splits, max_misalignment=bound, reads=reads, max_rows=max_rows, max_span=span)
+    apart = [at(edge) for edge in edges]
+    slices = plan_slices(splits, max_misalignment=bound, reads=reads, max_rows=max_rows, max_span=span, apart=apart)
 
     wanted = sorted(
         ((path, i, j), time)
@@ -108,6 +114,7 @@ def test_every_row_of_the_window_is_read_once_and_none_overtakes_beyond_the_boun
         if times:
             assert youngest is None or youngest - min(times) <= bound
             assert part.reach is not None
+            assert not any(part.reach.start < edge < part.reach.end for edge in apart)
             assert part.reach.start <= min(times)
             assert max(times) < part.reach.end
             youngest = max([*times, youngest] if youngest else times)

@@ -13,6 +13,7 @@ import pytest
 from rekappa.errors import PlanError
 from rekappa.plan.model import OffsetRange, Slice, SourceSlice, Split
 from rekappa.plan.plan import PLAN_VERSION, Chunk, Estimate, JobPlan, Mode, Plan, SourcePlan
+from rekappa.plan.shape import Tolerance
 from rekappa.plan.store import PlanFile, load, save
 from rekappa.timeline import Window
 
@@ -45,7 +46,8 @@ def sample_plan(slices: int = 5) -> Plan:
     )  # fmt: skip
     chunk = Chunk(0, Window(at(0), at(2)), Window(at(-1), at(3)))
     bulk = replace(ordered, job="rate", mode=Mode.BULK, slices=(), chunks=(chunk,), estimate=Estimate(0, 0))
-    quiet = replace(ordered, job="quiet", slices=(Slice(0, {}),))
+    doubtful = {"out": {"total": Tolerance.ROUNDING, "names": Tolerance.ORDER}}
+    quiet = replace(ordered, job="quiet", slices=(Slice(0, {}),), tolerances=doubtful)
     return Plan("app", Window(at(0), at(slices)), ("eu", "us"), (ordered, bulk, quiet))
 
 

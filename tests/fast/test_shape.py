@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from rekappa.errors import PlanError
 from rekappa.plan.mode import Safe, Unsafe, assess, choose
 from rekappa.plan.plan import Mode
-from rekappa.plan.shape import Keeps, Kind, Operator, Reach, Revised, Shape, Taken
+from rekappa.plan.shape import Keeps, Kind, Operator, Reach, Revised, Shape, Taken, Tolerance
 
 M = timedelta(minutes=1)
 BULK_SAFE = [Kind.WINDOW, Kind.SESSION, Kind.TIME_GROUP, Kind.JOIN, Kind.WHOLE_ROW_DEDUP]
@@ -104,12 +104,15 @@ def test_rows_of_one_key_are_replayed_in_the_order_of_kafka_unless_a_version_ran
     assert "not bulk: a key of its sink may come several times" in choice.reason
     assert choose("job", [shape(taken=NEWEST)]).mode is Mode.BULK
     assert choose("job", [shape(Kind.WINDOW, taken=LAST)]).mode is Mode.BULK
-    with pytest.raises(PlanError, match="several times"):
+    with pytest.raises(PlanError, match="several times") as refusal:
         choose("job", [shape(taken=LAST)], Mode.ORDERED)
+    assert "--mode strict" in str(refusal.value.hint)
 
 
 def test_bulk_may_be_asked_for_where_the_run_itself_finds_a_key_that_comes_twice() -> None:
-    assert choose("job", [shape(taken=LAST)], Mode.BULK).mode is Mode.BULK
+    choice = choose("job", [shape(taken=LAST)], Mode.BULK)
+    assert choice.mode is Mode.BULK
+    assert "the run fails if it matters" in choice.reason
 
 
 def test_a_window_in_update_mode_runs_in_bulk() -> None:
@@ -141,3 +144,28 @@ def test_reaches_add_up_with_their_reasons() -> None:
     reach = Reach().plus(5 * M, "window").plus(0 * M, "nothing").then(Reach(2 * M, ("2m join range",)))
     assert reach == Reach(7 * M, ("5m window", "2m join range"))
     assert reach.or_farther(Reach(9 * M, ("9m",), open=True)) == Reach(9 * M, ("9m",), open=True)
+
+
+def test_what_is_not_known_to_be_safe_is_replayed_in_order_and_named() -> None:
+    unknown = Shape("out", (Operator(Kind.UNKNOWN, "mapInPandas()"),), event_time="ts")
+    choice = choose("job", [unknown])
+    assert choice.mode is Mode.ORDERED
+    assert "not bulk: mapInPandas(): not known" in choice.reason
+    assert any("mapInPandas()" in line for line in choice.warnings)
+    with pytest.raises(PlanError, match="mapInPandas"):
+        choose("job", [unknown], Mode.BULK)
+
+
+def test_ties_are_warned_of_in_every_mode() -> None:
+    tied = Shape("out", (Operator(Kind.WINDOW), Operator(Kind.ORDER_SENSITIVE, "max_by()")), event_time="ts")
+    choice = choose("job", [tied])
+    assert choice.mode is Mode.ORDERED
+    assert any("max_by()" in line and "tie" in line for line in choice.warnings)
+
+
+def test_columns_that_are_equal_up_to_something_are_named() -> None:
+    tolerances = {"total": Tolerance.ROUNDING, "names": Tolerance.ORDER}
+    choice = choose("job", [shape(Kind.WINDOW, tolerances=tolerances)])
+    assert choice.mode is Mode.BULK
+    assert any("up to rounding" in line and "out.total" in line for line in choice.warnings)
+    assert any("up to order" in line and "out.names" in line for line in choice.warnings)

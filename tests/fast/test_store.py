@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 import sqlite3
-import subprocess
-import sys
+from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from rekappa.errors import RunError
+from rekappa.store.database import VERSION
 from rekappa.store.record import Batch, Kind, Position, Run, State, new_run_id
 from rekappa.store.runs import RunStore
 
@@ -43,21 +43,6 @@ def test_unknown_and_ambiguous_ids_are_refused(store: RunStore) -> None:
         store.run("")
 
 
-def test_a_run_is_claimed_by_one_process_at_a_time(store: RunStore, tmp_path: Path) -> None:
-    run = store.create(a_run())
-    assert store.claim(run.id).state is State.RUNNING
-    with pytest.raises(RunError, match=f"process {os.getpid()} is at work"):
-        store.claim(run.id)
-    assert store.end(run.id, State.STOPPED).pid is None
-    claim = (
-        "import sys; from pathlib import Path; from rekappa.store.runs import RunStore;"
-        "RunStore(Path(sys.argv[1])).claim(sys.argv[2])"
-    )
-    subprocess.run([sys.executable, "-c", claim, str(tmp_path / "runs.db"), run.id], check=True)
-    assert store.run(run.id).state is State.DIED, "the process that claimed it has ended without saying so"
-    assert store.claim(run.id).state is State.RUNNING
-
-
 def test_batches_are_kept_in_order_and_written_once(store: RunStore) -> None:
     def batch(number: int, end: int) -> Batch:
         moment = datetime(2026, 11, 1, 13, number % 60, tzinfo=UTC)
@@ -71,7 +56,53 @@ def test_batches_are_kept_in_order_and_written_once(store: RunStore) -> None:
 
 
 def test_a_newer_store_is_refused_with_both_numbers(store: RunStore, tmp_path: Path) -> None:
-    with sqlite3.connect(tmp_path / "runs.db") as db:
-        db.execute("PRAGMA user_version = 7")
-    with pytest.raises(RunError, match="version 7, this rekappa knows 1"):
+    with closing(sqlite3.connect(tmp_path / "runs.db")) as db:
+        db.execute("PRAGMA user_version = 77")
+    with pytest.raises(RunError, match=f"version 77, this rekappa knows {VERSION}"):
         RunStore(tmp_path / "runs.db")
+
+
+FIRST_VERSION = """
+CREATE TABLE runs (
+  id TEXT PRIMARY KEY, app TEXT NOT NULL, kind TEXT NOT NULL, folder TEXT NOT NULL, state TEXT NOT NULL,
+  created TEXT NOT NULL, started TEXT, ended TEXT, pid INTEGER, process TEXT,
+  spec TEXT NOT NULL, progress TEXT NOT NULL, validation TEXT, publication TEXT, error TEXT);
+CREATE TABLE batches (
+  run TEXT NOT NULL, query TEXT NOT NULL, batch INTEGER NOT NULL, positions TEXT NOT NULL,
+  watermark TEXT, committed TEXT NOT NULL, PRIMARY KEY (run, query, batch)) WITHOUT ROWID;
+PRAGMA user_version = 1;
+"""
+
+
+def test_a_store_of_the_first_version_is_brought_up_to_date(tmp_path: Path) -> None:
+    """Runs and batches stay; a run whose process is at work stays that process's, one whose process is gone died."""
+    created = datetime(2026, 11, 1, tzinfo=UTC)
+    own = Path("/proc/self/stat").read_text().rsplit(")", 1)[1].split()[19]
+    with closing(sqlite3.connect(tmp_path / "runs.db")) as db:
+        db.executescript(FIRST_VERSION)
+        for name, state, pid, process in (
+            ("going", "running", os.getpid(), own),
+            ("gone", "running", os.getpid(), "1"),
+            ("done", "finished", None, None),
+        ):
+            row = (name, "rmi", "live", "f", state, created.isoformat(), pid, process, '{"a": 1}', "{}")
+            db.execute(
+                "INSERT INTO runs (id, app, kind, folder, state, created, pid, process, spec, progress)"
+                " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                row,
+            )
+        db.execute("INSERT INTO batches VALUES ('done', 'q', 0, '[]', NULL, ?)", [created.isoformat()])
+        db.commit()
+    for _ in range(2):
+        store = RunStore(tmp_path / "runs.db")
+        assert {run.id: (run.state, run.pid) for run in store.runs()} == {
+            "going": (State.RUNNING, os.getpid()),
+            "gone": (State.DIED, None),
+            "done": (State.FINISHED, None),
+        }
+    assert store.run("done") == Run("done", "rmi", Kind.LIVE, "f", State.FINISHED, created, spec={"a": 1})
+    assert [batch.number for batch in store.batches("done", "q")] == [0]
+    with store.claim([], "go on") as claim:
+        with pytest.raises(RunError, match=f"process {os.getpid()}"):
+            claim.begin("going")
+        claim.begin("gone")

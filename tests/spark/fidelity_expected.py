@@ -8,13 +8,12 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import groupby, pairwise
 from typing import Any
 
 from fidelity_history import MINUTE, Production, Row
-from fidelity_readings import readings
 
 from rekappa.timeline import Window
 
@@ -42,13 +41,18 @@ def in_time(event: Seen, end: datetime) -> bool:
     return event.watermark is None or end > event.watermark
 
 
-def seen(production: Production, job: str, source: str) -> list[Seen]:
+def seen(production: Production, job: str, source: str, reader: int = 0) -> list[Seen]:
     """Spark drops by the watermark of the micro-batch before the one that reads the event."""
-    batches = production.batches(job)
-    behind = [replace(later, watermark=earlier.watermark) for earlier, later in pairwise(batches)]
-    ranges: dict[tuple[str, int], list[tuple[int, datetime]]] = defaultdict(list)
-    for read in readings([batches[0], *behind], source):
-        ranges[read.topic, read.partition].append((read.start, _local(read.watermark)))
+    ranges: dict[tuple[str, int], list[tuple[int, datetime | None]]] = defaultdict(list)
+    for before, batch in pairwise(production.batches(job)):
+        reached = {one.topic: one.ends for one in before.positions if (one.source, one.reader) == (source, reader)}
+        for one in batch.positions:
+            if (one.source, one.reader) == (source, reader):
+                for partition, end in one.ends.items():
+                    start = reached.get(one.topic, {}).get(partition, 0)
+                    if start < end:
+                        late = _local(before.watermark) if before.watermark else None
+                        ranges[one.topic, partition].append((start, late))
     events = []
     for row in production.archived(source):
         place = row["__metadata__"]
@@ -64,7 +68,10 @@ def expected(production: Production, job: str, kept: Kept, window: Window) -> Co
         rows = _sessions(seen(production, job, "playback_events"), kept)
     else:
         shown = seen(production, job, "impressions")
-        played = seen(production, job, "playbacks") if job in JOINS else []
+        if job in TWICE:
+            played = seen(production, job, "impressions", reader=1)
+        else:
+            played = seen(production, job, "playbacks") if job in JOINS else []
         rows = MAKERS[job](shown, played, kept)
     start, end = _local(window.start), _local(window.end)
     return Counter(row for row in rows if start <= row[TIMES.get(job, 2)] < end)
@@ -181,6 +188,32 @@ def _left_join(shown: list[Seen], played: list[Seen], kept: Kept) -> Rows:
             yield play.fields.playback_id, play.at, at
 
 
+def _self_join(shown: list[Seen], again: list[Seen], kept: Kept) -> Rows:
+    by_show: dict[int, list[Seen]] = defaultdict(list)
+    for other in again:
+        if kept(other, other.at):
+            by_show[other.fields.show_id].append(other)
+    for one in shown:
+        for other in by_show[one.fields.show_id] if kept(one, one.at) else ():
+            if timedelta() < other.at - one.at <= timedelta(seconds=20):
+                yield one.fields.impression_id, other.fields.impression_id, one.at
+
+
+def _windowed_join(shown: list[Seen], played: list[Seen], kept: Kept) -> Rows:
+    counts = [
+        Counter((start, one.fields.show_id) for start, one in _windows(events, 10 * MINUTE, 10 * MINUTE, kept))
+        for events in (shown, played)
+    ]
+    return ((*key, counts[0][key], counts[1][key]) for key in counts[0].keys() & counts[1].keys())
+
+
+def _both_halves(shown: list[Seen], again: list[Seen], kept: Kept) -> Rows:
+    halves = [one for one in shown if one.fields.show_id % 2 == 0]
+    halves += [one for one in again if one.fields.account_id % 2 == 0]
+    found = Counter((start, one.fields.show_id) for start, one in _windows(halves, 10 * MINUTE, 10 * MINUTE, kept))
+    return ((*key, count) for key, count in found.items())
+
+
 def _plays(shown: list[Seen], played: list[Seen], kept: Kept) -> Rows:
     found = defaultdict(list)
     for one, play in _pairs(shown, played, kept, 0, 10):
@@ -199,7 +232,9 @@ def _take_rate(shown: list[Seen], played: list[Seen], kept: Kept) -> Rows:
         yield (*key, len(plays), sum(plays), sum(plays) / len(plays))
 
 
-JOINS = ("inner_join", "left_join", "plays_per_impression", "take_rate")
+JOINS = ("inner_join", "left_join", "windowed_join", "plays_per_impression", "take_rate")
+TWICE = ("self_join", "both_halves")
+"""Jobs that read one source through two readers."""
 MAKERS: dict[str, Callable[[list[Seen], list[Seen], Kept], Rows]] = {
     "plain": _plain,
     "tumbling": _tumbling,
@@ -211,15 +246,28 @@ MAKERS: dict[str, Callable[[list[Seen], list[Seen], Kept], Rows]] = {
     "distinct_keys": _distinct,
     "distinct_within": _distinct,
     "chained": _chained,
+    "self_join": _self_join,
+    "windowed_join": _windowed_join,
+    "both_halves": _both_halves,
     "plays_per_impression": _plays,
     "take_rate": _take_rate,
 }
 TIMES = {"sessions": 1, "tumbling": 0, "sliding": 0, "session_windows": 0, "left_join": 1, "chained": 0,
-         "plays_per_impression": 3, "take_rate": 0}  # fmt: skip
+         "windowed_join": 0, "both_halves": 0, "plays_per_impression": 3, "take_rate": 0}  # fmt: skip
 """Where the sink's event time stands in a row; third, if not named here."""
-KEYS = {"tumbling": (0, 1), "sliding": (0, 1), "take_rate": (0, 1), "session_windows": (2,)}
+KEYS = {"tumbling": (0, 1), "sliding": (0, 1), "take_rate": (0, 1), "session_windows": (2,), "windowed_join": (0, 1),
+        "both_halves": (0, 1)}  # fmt: skip
 """What tells rows apart; the first column, if not named here. Sessions may merge, so they are told apart by owner."""
-WEIGHTS = {"tumbling": 2, "sliding": 2, "session_windows": 3, "chained": 1, "take_rate": 2, "sessions": 3}
+WEIGHTS = {
+    "windowed_join": 3,
+    "both_halves": 2,
+    "tumbling": 2,
+    "sliding": 2,
+    "session_windows": 3,
+    "chained": 1,
+    "take_rate": 2,
+    "sessions": 3,
+}
 """The column that counts the inputs behind a row; a row counts as one where there is none."""
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -42,11 +42,16 @@ MINUTE = timedelta(minutes=1)
 START = datetime(2026, 11, 1, tzinfo=UTC)
 FOLDER = Path(__file__).parent
 EXAMPLES = FOLDER.parents[1] / "examples"
-ROUNDS = (110, 200, 400)
-"""Where, in minutes of ingestion time, production caught up and stopped for a while."""
+ROUNDS: dict[int, dict[str, int]] = {
+    110: {"impressions": 2000, "playback_events": 1500},
+    200: {"impressions": 200, "playback_events": 400},
+    400: {"playbacks": 40},
+}
+"""Where, in minutes of ingestion time, production caught up and stopped for a while, and how many records of a source
+it took at once until then: all of a source that is not named, so that it runs ahead of the others."""
 SHAPES = (
     "plain", "tumbling", "sliding", "session_windows", "inner_join", "left_join", "distinct_rows", "distinct_keys",
-    "distinct_within", "chained",
+    "distinct_within", "chained", "self_join", "windowed_join", "both_halves",
 )  # fmt: skip
 JOBS = {**dict.fromkeys(SHAPES, "fidelity"), "plays_per_impression": "take_rate", "take_rate": "take_rate",
         "sessions": "sessions"}  # fmt: skip
@@ -142,36 +147,43 @@ class Production:
         return self.replays[key]
 
 
-def open_production(spark: SparkSession, home: Home) -> Production:
+def open_production(spark: SparkSession, home: Home, most: Mapping[str, int]) -> Production:
     loaded = {
-        "fidelity": load(FOLDER / "fidelity"),
-        "take_rate": load(EXAMPLES / "take_rate", overrides=_moved("impressions", "playbacks", max_records=2000)),
-        "sessions": load(EXAMPLES / "sessions", overrides=_moved("playback_events", max_records=1500)),
+        "fidelity": load(FOLDER / "fidelity", overrides=_capped(("impressions", "playbacks"), most)),
+        "take_rate": load(EXAMPLES / "take_rate", overrides=_moved(("impressions", "playbacks"), most)),
+        "sessions": load(EXAMPLES / "sessions", overrides=_moved(("playback_events",), most)),
     }
     return Production(spark, home, {name: (one, load_app(one)) for name, one in loaded.items()})
 
 
 def make_production(spark: SparkSession, home: Home, broker: str) -> Production:
     """Send, run live in rounds of different length, archive."""
-    made = open_production(spark, home)
     events = history()
     create_topics(broker, {f"{event.region}.{event.topic}" for event in events})
-    for first, last in zip((0, *ROUNDS), ROUNDS, strict=False):
+    runs: dict[str, Run] = {}
+    for first, (last, most) in zip((0, *ROUNDS), ROUNDS.items(), strict=False):
         arrived = stretch(first, last)
         produce(broker, [event for event in events if arrived.contains(event.ingested)])
-        for name, (one, app) in made.apps.items():
-            made.runs[name] = run_live(one, app, home, available_now=True, fresh=first == 0)
+        for name, (one, app) in open_production(spark, home, most).apps.items():
+            runs[name] = run_live(one, app, home, available_now=True, fresh=first == 0)
+    made = open_production(spark, home, {})
+    made.runs = runs
     run_routers(spark, made.apps["fidelity"][0], home, available_now=True)
     return made
 
 
-def _moved(*sources: str, max_records: int) -> Sequence[str]:
+def _capped(sources: Sequence[str], most: Mapping[str, int]) -> list[str]:
+    return [
+        f"sources.{source}.candidates.live.max_records_per_batch={most[source]}" for source in sources if source in most
+    ]
+
+
+def _moved(sources: Sequence[str], most: Mapping[str, int]) -> Sequence[str]:
     """The example as it is, but for its topics and tables, so that it does not meet other tests'."""
-    changed = []
+    changed = _capped(sources, most)
     for source in sources:
         changed.append(f"sources.{source}.candidates.live.topic=fidelity_{source}")
         changed.append(f"sources.{source}.candidates.backfill.table=lake.fidelity.{source}")
-    changed.append(f"sources.{sources[0]}.candidates.live.max_records_per_batch={max_records}")
     changed.append("profiles.live.spark.sql.shuffle.partitions=1")
     sinks = ("sessions",) if "playback_events" in sources else ("plays_per_impression", "take_rate")
     for sink in sinks:

@@ -7,10 +7,10 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from rekappa.config.bind import load_app
 from rekappa.config.load import Loaded, load
@@ -20,6 +20,7 @@ from rekappa.home import Home
 from rekappa.runs.live import run_live
 from rekappa.store.record import Run
 
+COMMAND = ("-m", "rekappa.cli.main")
 PATIENCE = 180
 """Seconds until a wait is given up: never a measure of speed, only the end of a hang."""
 
@@ -40,7 +41,7 @@ class Project:
     broker: str
 
     @classmethod
-    def make(cls, folder: Path, home: Home, broker: str, code: str, config: str) -> Project:
+    def make(cls, folder: Path, home: Home, broker: str, code: str, config: str) -> Self:
         folder.mkdir(parents=True)
         (folder / "app.py").write_text(code)
         (folder / "rekappa.yaml").write_text(config)
@@ -64,12 +65,12 @@ class Project:
         create_topics(self.broker, {f"{e.region}.{e.topic}" if prefixes else e.topic for e in wanted})
         produce(self.broker, wanted, prefixes=prefixes)
 
-    def start(self, *arguments: str) -> subprocess.Popen[str]:
+    def start(self, *arguments: str, command: Sequence[str] = COMMAND) -> subprocess.Popen[str]:
         """The command in a process of its own; stderr is kept beside the app."""
         environ = {**os.environ, "REKAPPA_HOME": str(self.home.root)}
         with self.errors.open("a") as errors:
             return subprocess.Popen(
-                [sys.executable, "-m", "rekappa.cli.main", *arguments],
+                [sys.executable, *command, *arguments],
                 stdout=subprocess.PIPE,
                 stderr=errors,
                 text=True,

@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -17,6 +16,7 @@ from project import wait_until
 from rekappa.config.load import Loaded
 from rekappa.home import Home
 from rekappa.staging.tables import staging_table
+from rekappa.store.leases import run_lease
 from rekappa.store.record import Kind, Run, State
 from rekappa.store.runs import RunStore
 
@@ -48,27 +48,38 @@ def answer(home: Home, *words: str) -> Any:
     return json.loads(out)
 
 
-def test_killed_in_the_middle_and_resumed(spark: SparkSession, home: Home, loaded: Loaded) -> None:
-    """Slices of half an hour, killed after at least one is committed: the rest is made, nothing twice."""
+def test_two_at_once_one_of_them_killed_and_resumed_twice_at_once(
+    spark: SparkSession, home: Home, loaded: Loaded
+) -> None:
+    """Two backfills of one app side by side. One is killed after at least one slice; of two that resume it at the same
+    moment one is refused, the other makes the rest. Both end up with every row once."""
     store = RunStore.open(home)
     known = {run.id for run in store.runs(kind=Kind.BACKFILL)}
     words = ["backfill", str(loaded.folder), *ARGUMENTS, "--job", "firsts", "--slice-span", "5m", "--json"]
-    process = command(home, *words)
-    deadline = time.monotonic() + 200
-    run = None
-    while process.poll() is None and time.monotonic() < deadline:
-        run = next((one for one in store.runs(kind=Kind.BACKFILL) if one.id not in known), None)
-        if run and any(job.get("done", 0) >= 1 for job in run.progress.get("jobs", ())):
-            process.send_signal(signal.SIGKILL)
-            break
-        time.sleep(0.02)
-    _, err = process.communicate(timeout=60)
-    assert run is not None, err
+    processes = {process.pid: process for process in (command(home, *words) for _ in range(2))}
+
+    def begun() -> Run | None:
+        fresh = [one for one in store.runs(kind=Kind.BACKFILL) if one.id not in known and one.pid]
+        return next((one for one in fresh if any(job.get("done", 0) for job in one.progress.get("jobs", ()))), None)
+
+    wait_until(lambda: begun() is not None, "one of the two has made a slice")
+    run = begun()
+    assert run is not None
+    assert run.pid is not None
+    killed = processes.pop(run.pid)
+    killed.send_signal(signal.SIGKILL)
+    _, err = killed.communicate(timeout=60)
     assert store.run(run.id).state is State.DIED, err
-    resumed = answer(home, "resume", run.id)
-    assert resumed["state"] == "finished"
-    rows = spark.table(staging_table(loaded.config, run.id, "firsts")).collect()
-    assert sorted(row.id for row in rows) == list(range(3600, 7200))
+    both = [command(home, "resume", run.id, "--json") for _ in range(2)]
+    told = [process.communicate(timeout=240) for process in both]
+    assert sorted(process.returncode for process in both) == [0, 2], told
+    assert store.run(run.id).state is State.FINISHED
+    (other,) = processes.values()
+    out, err = other.communicate(timeout=240)
+    assert other.returncode == 0, err
+    for name in (run.id, json.loads(out)["id"]):
+        rows = spark.table(staging_table(loaded.config, name, "firsts")).collect()
+        assert sorted(row.id for row in rows) == list(range(3600, 7200))
 
 
 def test_paused_and_let_go_on_in_its_own_process(spark: SparkSession, home: Home, loaded: Loaded) -> None:
@@ -80,14 +91,30 @@ def test_paused_and_let_go_on_in_its_own_process(spark: SparkSession, home: Home
     def started() -> Run | None:
         return next((one for one in store.runs(kind=Kind.BACKFILL) if one.id not in known), None)
 
-    wait_until(lambda: started() is not None or process.poll() is not None, "the backfill is recorded")
+    def at_work() -> bool:
+        found = started()
+        return found is not None and found.state.going
+
+    wait_until(lambda: at_work() or process.poll() is not None, "the backfill is at work")
     run = started()
     assert run is not None, process.communicate()
     assert answer(home, "pause", run.id)["asked"] == "pause"
     wait_until(lambda: store.run(run.id).state is State.PAUSED, "it is paused")
-    waiting = store.run(run.id).progress
-    time.sleep(2)
-    assert store.run(run.id).progress.get("jobs") == waiting.get("jobs"), "nothing is made while it is paused"
+    heard: set[str | None] = set()
+
+    def heard_of(times: int) -> bool:
+        lease = store.lease(run_lease(run.id))
+        heard.add(lease.heartbeat if lease else None)
+        return len(heard) > times
+
+    def made() -> list[int]:
+        return [job.get("done", 0) for job in store.run(run.id).progress.get("jobs", ())]
+
+    # The figures of the slice before it may come a moment after it has begun to wait.
+    wait_until(lambda: heard_of(5), "its process was heard of five times")
+    waiting = made()
+    wait_until(lambda: heard_of(10), "its process was heard of five times more")
+    assert made() == waiting, "nothing is made while it is paused"
     assert answer(home, "resume", run.id)["run"] == run.id
     out, err = process.communicate(timeout=240)
     assert process.returncode == 0, err

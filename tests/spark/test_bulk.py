@@ -87,7 +87,7 @@ def test_the_plan_says_what_is_read_and_why(spark: SparkSession, loaded: Loaded,
     assert both.drain == 25 * M
     assert "join range" in both.drain_reason
     assert "watermark" in both.drain_reason
-    assert both.reads == Window(WINDOW.start, WINDOW.end + 25 * M)
+    assert both.reads == Window(WINDOW.start - M, WINDOW.end + 25 * M)
     shown = both.source("shown")
     assert 0 < shown.files < shown.files + shown.skipped_files
     assert set(shown.complete_until) == {"eu", "us"}

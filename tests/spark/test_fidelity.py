@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from fidelity_expected import everything, expected, in_time, key, weight
-from fidelity_history import JOBS, LATE, MINUTE, ON_TIME, Production, make_production
+from fidelity_history import JOBS, LATE, MINUTE, ON_TIME, Production, make_production, stretch
 
 from rekappa.errors import PlanError
 from rekappa.home import Home
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.timeout(900)
 
 BOTH = Window(ON_TIME.start, LATE.end)
+AHEAD, BETWEEN = stretch(150, 170), stretch(207, 227.5)
+"""Where one source had been read far ahead of the other: playbacks first, then impressions."""
 IN_ORDER = ("distinct_keys", "distinct_within", "sessions")
 """Jobs whose output depends on the order of events: bulk mode refuses them."""
 UNTIL_ALL_IS_IN = timedelta(hours=2)
@@ -57,6 +59,16 @@ def test_exact_gives_productions_rows_late_drops_included(production: Production
     live = production.output(job, LATE)
     assert live == expected(production, job, in_time, LATE)
     assert (live != expected(production, job, everything, LATE)) == (job != "plain"), "no event was dropped as late"
+
+
+@pytest.mark.parametrize("window", [AHEAD, BETWEEN], ids=["ahead", "between"])
+@pytest.mark.parametrize("job", JOBS)
+def test_exact_starts_early_enough(production: Production, job: str, window: Window) -> None:
+    """Inside a round: the batches that the window needs are neither the first nor, for every source, the same."""
+    live = production.output(job, window)
+    run = production.replay(job, Mode.EXACT, window)
+    assert live
+    assert production.staged(job, run, window) == live
 
 
 @pytest.mark.parametrize("job", [job for job in JOBS if job not in IN_ORDER])

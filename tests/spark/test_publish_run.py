@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from click.testing import CliRunner, Result
+from pyspark.sql import functions as F
 from servers.postgres import postgres
 
 from rekappa.cli.main import main
@@ -23,7 +24,7 @@ from rekappa.sinks.contract import BatchId
 from rekappa.sinks.registry import open_sink
 from rekappa.staging.baseline import baseline_of
 from rekappa.staging.tables import staging_sink, staging_table
-from rekappa.store.record import Kind, Run, State
+from rekappa.store.record import Batch, Kind, Run, State
 from rekappa.store.runs import RunStore
 
 if TYPE_CHECKING:
@@ -183,19 +184,15 @@ def test_refused_before_anything_is_touched(spark: SparkSession, project: Build)
     assert "Cannot ignore nope" in refused("validate", it.run, "--ignore", "nope")
     it.store.update(it.run, state=State.STOPPED)
     assert "stopped, not finished" in refused(*publish)
-    it.store.claim(it.run)
-    assert "still going" in refused(*publish)
-    it.store.end(it.run, State.FINISHED)
+    with it.store.claim([], "go on") as claim:
+        claim.begin(it.run)
+        assert "still going" in refused(*publish)
+        claim.end(State.FINISHED)
     it.store.create(Run(f"x_live_{it.app}", it.app, Kind.LIVE, str(it.folder), State.STOPPED))
     assert "it is a live run" in refused("publish", f"x_live_{it.app}", "--yes")
     it.stage(it.rows(60, 1, "again"), 1)
-    assert "not unique in staging" in refused(*publish)
-    assert "not unique in staging" in refused("validate", it.run)
+    assert it.data(*publish, "--dry-run")["sinks"][0]["changed"] == 120, "of two versions of a key the last counts"
     staging = staging_table(load(it.folder).config, it.run, "out")
-    spark.sql(f"DELETE FROM {staging} WHERE v = 'again'")
-    it.stage(it.rows(500, 1, "new"), 2)
-    assert "outside the window" in refused(*publish)
-    spark.sql(f"DELETE FROM {staging} WHERE id = 500")
     spark.sql(f"ALTER TABLE {staging} ADD COLUMN more INT")
     assert "more (int) is only in staging" in refused(*publish)
     spark.sql(f"ALTER TABLE {staging} DROP COLUMN more")
@@ -208,6 +205,17 @@ def test_refused_before_anything_is_touched(spark: SparkSession, project: Build)
     assert it.production() == {"ok": 360}
 
 
+def test_a_key_that_is_staged_again_counts_once_and_not_at_all_if_it_left_the_window(
+    spark: SparkSession, project: Build
+) -> None:
+    it = project(minutes(spark, 60, 120, "new"))
+    it.stage(it.rows(60, 1, "again"), 1)
+    it.stage(it.rows(500, 1, "later").withColumn("id", F.lit(61).cast("long")), 2)
+    assert it.data("validate", it.run)["sinks"][0]["comparison"]["staging"] == 119
+    assert it.data("publish", it.run, "--yes", "--unvalidated")["state"] == "published"
+    assert it.production() == {"ok": 240, "new": 118, "again": 1}
+
+
 def test_clean(spark: SparkSession, project: Build) -> None:
     it = project(minutes(spark, 60, 120, "new"))
     assert it.call("publish", it.run, "--yes", "--unvalidated").exit_code == 0
@@ -216,13 +224,28 @@ def test_clean(spark: SparkSession, project: Build) -> None:
     assert [row["what"] for row in it.data("clean", folder, "--yes")] == ["younger than the retention"]
     it.store.update(it.run, state=State.DIED)
     assert "can be resumed" in it.data("clean", folder, "--yes", "--older-than", "0s")[0]["what"]
-    it.store.update(it.run, state=State.FINISHED)
+    home = Home.locate()
+    checkpoint, log = home.checkpoint(it.app, it.run), home.logs / "spark-of-this-run.log"
+    shared, live = home.logs / "spark-shared.log", home.checkpoint(it.app, f"{it.app}_live")
+    home.logs.mkdir(parents=True, exist_ok=True)
+    for file in (checkpoint / "plan.jsonl.gz", live / "metadata", log, shared):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("12345")
+    it.store.update(it.run, state=State.FINISHED, logs=[log.name, shared.name])
+    it.store.create(Run(live.name, it.app, Kind.LIVE, folder, State.STOPPED, logs=[shared.name]))
+    for run in (it.run, live.name):
+        it.store.record_batches([Batch(run, "out", 0, (), None, datetime.now(UTC))])
     dry = it.data("clean", folder, "--dry-run", "--older-than", "0s")
     assert (dry[0]["what"], dry[0]["undo"]) == ("would remove", "lost")
+    assert (dry[1]["name"], dry[1]["what"], dry[1]["rows"], dry[1]["bytes"]) == (str(checkpoint), "would remove", 1, 10)
     assert spark.catalog.tableExists(staging)
+    assert checkpoint.exists()
     assert it.call("clean", folder, "--older-than", "nonsense").exit_code == 2
-    assert it.data("clean", folder, "--yes", "--older-than", "0s")[0]["what"] == "removed"
+    assert [row["what"] for row in it.data("clean", folder, "--yes", "--older-than", "0s")] == ["removed", "removed"]
     assert not spark.catalog.tableExists(staging)
+    assert [path.exists() for path in (checkpoint, log, shared, live / "metadata")] == [False, False, True, True]
+    assert (it.store.batch_count(it.run), it.store.batch_count(live.name)) == (0, 1)
+    assert it.data("clean", folder, "--yes", "--older-than", "0s") == []
     assert it.call("undo", it.run, "--yes").exit_code == 2
     assert it.production() == {"ok": 240, "new": 120}
 
@@ -254,6 +277,7 @@ def database() -> Iterator[str]:
         )
 
 
+@pytest.mark.timeout(1500)
 def test_the_whole_chain_into_three_kinds_of_sinks(
     spark: SparkSession, project: Build, database: str, broker: str
 ) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pyarrow.parquet import ParquetFile
 
 from rekappa.errors import PublishError
 from rekappa.home import Home
@@ -71,13 +72,15 @@ def before_nothing(run: str) -> Any:
     raise AssertionError("a table keeps its own history")
 
 
-def putting(name: str, rows: DataFrame, run: str = "r", *, by_key: bool = False, **chosen: Any) -> TablePublisher:
+def putting(
+    name: str, rows: DataFrame, run: str = "r", *, by_key: bool = False, unique: bool = True, **chosen: Any
+) -> TablePublisher:
     """A run that would be published into the table; it was created now."""
     spark = rows.sparkSession
     baseline = current_id(load_table(spark, name))
     part = Part(spark, "out", run, ROWS.window, (), rows, None, baseline, True, before_nothing)
     selection = OfKeys(("id",), rows) if by_key else InWindow(**{"column": "at", "window": ROWS.window, **chosen})
-    return TablePublisher(part, name, selection, ("id",), unique=True, nowhere_else=not by_key and not chosen)
+    return TablePublisher(part, name, selection, ("id",), unique, nowhere_else=not by_key and not chosen)
 
 
 def publish(it: TablePublisher, *, force: bool = False) -> SinkPlan:
@@ -143,8 +146,8 @@ def test_row_groups_outside_the_window_survive(spark: SparkSession, make: Make) 
     small = "'write.parquet.row-group-size-bytes' = '512', 'write.parquet.row-group-check-min-record-count' = '8'"
     name = make(hours=0, properties=f"'format-version' = '2', {small}")
     append(spark, name, 0, 2000)
-    offsets = spark.table(f"{name}.files").selectExpr("size(split_offsets)").collect()
-    assert [row[0] > 3 for row in offsets] == [True], offsets
+    (file,) = spark.table(f"{name}.files").collect()
+    assert ParquetFile(file.file_path.removeprefix("file:")).num_row_groups > 3
     publish(putting(name, minutes(spark, 30, 120, "new")))
     assert content(spark, name) == {"old": [*range(30), *range(150, 2000)], "new": [*range(30, 150)]}
 
@@ -152,7 +155,7 @@ def test_row_groups_outside_the_window_survive(spark: SparkSession, make: Make) 
 def test_a_changed_window_is_refused_with_who_and_when(spark: SparkSession, make: Make) -> None:
     name = make()
     staged = minutes(spark, 30, 120, "new")
-    it, other = putting(name, staged), putting(name, staged, "other")
+    it, other = putting(name, staged, unique=False), putting(name, staged, "other")
     append(spark, name, 240, 10)
     publish(other)
     append(spark, name, 100, 1, "late")

@@ -9,7 +9,7 @@ for the slow way: undecodable messages go to the dead letters, new fields become
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import reduce
 from operator import add, and_
 from pathlib import Path
@@ -33,15 +33,24 @@ REGULAR = "__regular__"
 
 class BatchWriter:
     """Writes the batches of one route. `columns` are the table's payload columns, the declared ones first.
-    `writer` is the name for its commits: one checkpoint's, since batches are numbered anew with a new one."""
+    `writer` is the name for its commits: one checkpoint's, since batches are numbered anew with a new one.
+    `check` is called before each commit and raises if this process may not write any more."""
 
     def __init__(
-        self, route: Route, writer: str, folder: Path, declared: StructType, columns: StructType, evolve: bool
+        self,
+        route: Route,
+        writer: str,
+        folder: Path,
+        declared: StructType,
+        columns: StructType,
+        evolve: bool,
+        check: Callable[[], None],
     ) -> None:
         self.route, self.writer, self.folder = route, writer, folder
         self.declared, self.columns = declared, columns
         self._evolve = evolve and route.source.format == "json"
         self._checked = False
+        self._check = check
 
     def write(self, raw: DataFrame, number: int, extra: Mapping[str, str]) -> None:
         """Write one batch; repeating it changes nothing. `extra` goes into the summary of its commit."""
@@ -70,7 +79,7 @@ class BatchWriter:
         # The observation also keeps the filter above the decoding: pushed below, it would parse each message again.
         rows = rows.observe(passing, F.count_if(~F.col(REGULAR)).alias("odd"))
         rows = rows.where(REGULAR).drop(REGULAR)
-        _append(rows, self.route.table, self.writer, number, extra)
+        self._append(rows, self.route.table, self.writer, number, extra)
         return bool(passing.get["odd"])
 
     def _odd(self, raw: DataFrame, number: int, done: set[str]) -> None:
@@ -109,7 +118,7 @@ class BatchWriter:
             *[F.col(DECODED if name in declared else "__whole__")[name].alias(name) for name in self.columns.names],
             METADATA,
         )
-        _append(rows, self.route.table, self.writer + NEW_FIELDS, number, {})
+        self._append(rows, self.route.table, self.writer + NEW_FIELDS, number, {})
 
     def _grow(self, spark: SparkSession, sound: DataFrame) -> None:
         """Give the table a column for each field it does not have yet."""
@@ -165,7 +174,13 @@ class BatchWriter:
             "value",
             METADATA,
         ).where("reason IS NOT NULL")
-        _append(letters, route.dead_letters, DEAD + self.writer, number, {})
+        self._append(letters, route.dead_letters, DEAD + self.writer, number, {})
+
+    def _append(self, rows: DataFrame, table: str, writer: str, number: int, extra: Mapping[str, str]) -> None:
+        self._check()
+        options = stamp(writer, number) | {f"snapshot-property.{key}": value for key, value in extra.items()}
+        # What is sorted by partition first needs only one open file at a time.
+        rows.writeTo(quoted(table)).options(**options, **{"fanout-enabled": "false"}).append()
 
     def _is_regular(self, value: Column, read: Column) -> Column:
         """Whether the message is an event without fields that the table does not have; never null."""
@@ -195,12 +210,6 @@ def _not_archived(messages: DataFrame, route: Route) -> DataFrame:
     held = spark.table(route.table).select(*[F.col(path).alias(name) for name, path in names.items()])
     same = reduce(and_, [F.col(path) == F.col(name) for name, path in names.items()])
     return messages.join(held, same, "left_anti")
-
-
-def _append(rows: DataFrame, table: str, writer: str, number: int, extra: Mapping[str, str]) -> None:
-    options = stamp(writer, number) | {f"snapshot-property.{key}": value for key, value in extra.items()}
-    # What is sorted by partition first needs only one open file at a time.
-    rows.writeTo(quoted(table)).options(**options, **{"fanout-enabled": "false"}).append()
 
 
 def _committed(spark: SparkSession, route: Route, writer: str, number: int) -> set[str]:

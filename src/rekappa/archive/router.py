@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-import re
 import threading
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,12 +15,17 @@ from rekappa.archive.batch import BatchWriter
 from rekappa.archive.completeness import Ends, Partition, clusters, properties, reached
 from rekappa.archive.offsets import archived_ends, batch_ends, starting_offsets
 from rekappa.archive.tables import Route, prepare_archive, prepare_dead_letters, quoted, routes
-from rekappa.errors import ArchiveError
+from rekappa.errors import ArchiveError, LeaseLost
 from rekappa.home import Home
 from rekappa.iceberg.commits import BATCH, WRITER, load_table
 from rekappa.sources.decode import payload_type
 from rekappa.sources.kafka import messages
+from rekappa.spark.failures import Failure, read_failure
+from rekappa.spark.launch import spark_log
 from rekappa.spark.offsetlog import last_committed, last_planned
+from rekappa.store.claim import Claim
+from rekappa.store.record import Kind, Run, State, new_run_id
+from rekappa.store.runs import RunStore
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -47,10 +51,10 @@ class Stopping(Exception):
 
 
 class Router:
-    """Copies one route. `start` once, then `beat` now and then, `stop` at the end."""
+    """Copies one route. `start` once, then `beat` now and then, `stop` at the end, and `mark` after it."""
 
-    def __init__(self, spark: SparkSession, loaded: Loaded, home: Home, route: Route) -> None:
-        self.route, self.rows, self.batch = route, 0, -1
+    def __init__(self, spark: SparkSession, loaded: Loaded, home: Home, route: Route, claim: Claim) -> None:
+        self.route, self.rows, self.batch, self._claim = route, 0, -1, claim
         self._spark, self._loaded, self._home = spark, loaded, home
         self._folder: Path = route.checkpoint(home)
         self._clusters = clusters(loaded, home, route)
@@ -100,15 +104,12 @@ class Router:
     def active(self) -> bool:
         return bool(self._query.isActive)
 
-    def failure(self) -> str | None:
+    def failure(self) -> Failure | None:
         """Why the query ended, None if it runs or was stopped."""
         error = self._query.exception()
         if error is None or (self._stopping.is_set() and Stopping.__name__ in str(error)):
             return None
-        lines = str(error).splitlines()
-        # What a batch raised stands at the end of a traceback, in the middle of the text.
-        raised = [line for line in lines if re.match(r"[\w.]+(Error|Exception|Interrupt)\b", line)]
-        return (raised or lines or ["unknown"])[0][:300]
+        return read_failure(error)
 
     def beat(self) -> Progress:
         """Say how far it is; where nothing has come for a while, note in the table that nothing is missing."""
@@ -130,6 +131,7 @@ class Router:
             self._judge()
             if self._complete == self._marked or self._writer is None:
                 return
+            self._claim.check()
             commit = load_table(self._spark, quoted(self.route.table)).newAppend()
             for key, value in properties(self._complete).items():
                 commit = commit.set(key, value)
@@ -137,12 +139,11 @@ class Router:
             self._marked = dict(self._complete)
 
     def stop(self) -> None:
-        """End after the current batch, and note how far the table is complete."""
+        """End after the current batch."""
         self._stopping.set()
         while self._query.isActive and self._query.status["isTriggerActive"]:
             time.sleep(0.1)
         self._query.stop()
-        self.mark()
 
     def _write(self, raw: DataFrame, number: int) -> None:
         with self._writing:
@@ -171,6 +172,7 @@ class Router:
             self._declared,
             self._columns,
             self._loaded.config.archive.evolve,
+            self._claim.check,
         )
 
     def _judge(self) -> None:
@@ -205,31 +207,82 @@ def run_routers(
     only: str | None = None,
     available_now: bool = False,
     stop: threading.Event | None = None,
+    on_start: Callable[[Run], None] = lambda run: None,
     report: Callable[[list[Progress]], None] = lambda _: None,
 ) -> list[Progress]:
-    """Run every route of the app until `stop` is set or, with `available_now`, until all have caught up."""
+    """Run every route of the app until `stop` is set or, with `available_now`, until all have caught up.
+
+    It is a run of the store, the same one as before where the same tables were archived. One process at a time
+    archives into a table, whatever app it is of.
+    """
     stop = stop or threading.Event()
-    routers = [Router(spark, loaded, home, route) for route in routes(loaded, only)]
+    wanted, store = routes(loaded, only), RunStore.open(home)
+    names = [f"archive table {route.table}" for route in wanted]
+    with store.claim(names, f"archive {loaded.config.app!r}") as claim:
+        run = _run_of(store, loaded, wanted)
+        claim.begin(run.id, spark_log(home).name)
+        on_start(store.run(run.id))
+        try:
+            done = _route_all(
+                [Router(spark, loaded, home, route, claim) for route in wanted], claim, available_now, stop, report
+            )
+        except LeaseLost:
+            raise
+        except BaseException as error:
+            claim.end(State.FAILED, error=str(error))
+            raise
+        claim.end(State.STOPPED)
+    return done
+
+
+def _run_of(store: RunStore, loaded: Loaded, wanted: Sequence[Route]) -> Run:
+    """The app's last archive run of these tables, or a new one."""
+    spec = {"tables": {route.source_name: route.table for route in wanted}}
+    for run in store.runs(loaded.config.app, Kind.ARCHIVE):
+        if run.spec == spec:
+            return run
+    made = Run(new_run_id(Kind.ARCHIVE), loaded.config.app, Kind.ARCHIVE, str(loaded.folder), spec=spec)
+    return store.create(made)
+
+
+def _route_all(
+    routers: list[Router],
+    claim: Claim,
+    available_now: bool,
+    stop: threading.Event,
+    report: Callable[[list[Progress]], None],
+) -> list[Progress]:
+    def tell() -> list[Progress]:
+        now = [router.beat() for router in routers]
+        claim.update(progress={"routes": [_plain(one) for one in now]})
+        return now
+
     started: list[Router] = []
     try:
         for router in routers:
             router.start(available_now)
             started.append(router)
         while not stop.is_set() and any(router.active for router in routers):
-            report([router.beat() for router in routers])
+            report(tell())
             if any(router.failure() for router in routers):
                 break
             stop.wait(0.5)
     finally:
         _stop_all(started)
+    done = tell()
     for router in routers:
         problem = router.failure()
         if problem:
             raise ArchiveError(
-                f"Cannot go on archiving source {router.route.source_name!r}: {problem}",
-                hint="Nothing is lost: rekappa archive run continues where it was.",
+                f"Cannot go on archiving source {router.route.source_name!r}: {problem.cause}",
+                hint=f"{problem.remedy} Nothing is lost: rekappa archive run continues where it was.".strip(),
             )
-    return [router.beat() for router in routers]
+    return done
+
+
+def _plain(progress: Progress) -> dict[str, Any]:
+    complete = {region: moment.isoformat() for region, moment in progress.complete_until.items()}
+    return {**asdict(progress), "complete_until": complete}
 
 
 def _stop_all(routers: list[Router]) -> None:
@@ -238,6 +291,9 @@ def _stop_all(routers: list[Router]) -> None:
     try:
         for router in routers:
             router.stop()
+        # Only when none writes any more: this is refused to a process that has lost its lease.
+        for router in routers:
+            router.mark()
     except (Py4JError, ConnectionError):
         # A signal to the whole process group reaches Spark's own process as well.
         raise ArchiveError(

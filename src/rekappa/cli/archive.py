@@ -38,7 +38,10 @@ def archive() -> None:
 def run(
     app: str, source: str | None, available_now: bool, overrides: tuple[str, ...], as_json: bool, dry_run: bool
 ) -> None:
-    """Archive the topics of APP until stopped. Ctrl-C or SIGTERM ends it after the current batch."""
+    """Archive the topics of APP until stopped. Ctrl-C, SIGTERM or `rekappa stop` ends it after the current batch.
+
+    One process at a time archives into a table: a second one is refused while the first is at work.
+    """
     from rekappa.archive.tables import routes
     from rekappa.config.load import load
 
@@ -51,6 +54,7 @@ def run(
     from rekappa.archive.router import Progress, run_routers
     from rekappa.runs.signals import stopping_on_signals
     from rekappa.spark.session import open_session
+    from rekappa.store.record import Run
 
     with stopping_on_signals() as stop, out.progress("archiving") as line:
         spark = open_session(loaded.config, "archive", home)
@@ -61,7 +65,19 @@ def run(
                 text="  ".join(f"{p.source}: {p.rows:,} rows, {p.behind:,} behind" for p in now),
             )
 
-        done = run_routers(spark, loaded, home, only=source, available_now=available_now, stop=stop, report=report)
+        def started(made: Run) -> None:
+            click.echo(f"run {made.id}: Ctrl-C stops it after the current batch", err=True)
+
+        done = run_routers(
+            spark,
+            loaded,
+            home,
+            only=source,
+            available_now=available_now,
+            stop=stop,
+            on_start=started,
+            report=report,
+        )
     spark.stop()
     if out.is_json:
         out.document(done)

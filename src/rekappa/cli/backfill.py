@@ -38,6 +38,11 @@ def _window_options(command: Command) -> Command:
         click.option("--mode", type=click.Choice(MODES), default="auto", show_default=True, help="How to replay."),
         click.option("--warm-up", "warm_up", default=None, help="Read this much before the window: 30m, '2 hours'."),
         click.option("--drain", default=None, help="Read this much after the window."),
+        click.option(
+            "--clock-skew",
+            default=None,
+            help="Event times are at most this far ahead of ingestion; if left out, as far as the archive shows.",
+        ),
         click.option("--slice-rows", type=click.IntRange(1), default=None, help="At most this many rows in a slice."),
         click.option(
             "--slice-span",
@@ -81,6 +86,7 @@ def _request(told: dict[str, Any]) -> BackfillRequest:
         mode=None if told["mode"] == "auto" else Mode(told["mode"]),
         warm_up=_duration("warm-up", told["warm_up"]),
         drain=_duration("drain", told["drain"]),
+        clock_skew=_duration("clock-skew", told["clock_skew"]),
         allow_incomplete=told["allow_incomplete"],
         live_run=told["live_run"],
         slice_rows=told["slice_rows"],

@@ -172,7 +172,10 @@ def undo(run: str, force: bool, yes: bool, overrides: tuple[str, ...], dry_run: 
 def clean(
     app: str, older_than: str | None, yes: bool, overrides: tuple[str, ...], dry_run: bool, as_json: bool
 ) -> None:
-    """Remove staging of APP's ended runs that is older than its retention. Their publication can't be undone then."""
+    """Remove staging of APP's ended backfills that is older than its retention, with their checkpoints and logs.
+
+    Their publication can't be undone then.
+    """
     from rekappa.config.load import load
     from rekappa.publish.clean import clean as remove
     from rekappa.runs.backfill import backfill_session
@@ -188,14 +191,13 @@ def clean(
     going = [one for one in found if one.kept is None]
     if going and not dry_run:
         lost = sum(one.undo_lost for one in going)
-        _agreed(
-            yes,
-            f"Remove {len(going)} staging tables?" + (f" {lost} publications can't be undone then." if lost else ""),
-        )
+        tables, runs = sum(one.sink is not None for one in going), len({one.run for one in going})
+        undo = f" {lost} publications can't be undone then." if lost else ""
+        _agreed(yes, f"Remove {tables} staging tables, and what else {runs} runs left?{undo}")
         found = remove(spark, loaded.config, home, older_than=age)
     gone = "would remove" if dry_run else "removed"
     rows = [
-        (one.table, one.run, one.rows, one.bytes, one.written, one.kept or gone, "lost" if one.undo_lost else "-")
+        (one.name, one.run, one.rows, one.bytes, one.written, one.kept or gone, "lost" if one.undo_lost else "-")
         for one in found
     ]
-    out.table("Staging", ["table", "run", "rows", "bytes", "written", "what", "undo"], rows)
+    out.table("Left by ended runs", ["name", "run", "rows", "bytes", "written", "what", "undo"], rows)

@@ -15,13 +15,22 @@ from rekappa.home import Home
 @set_option
 @click.option("--available-now", is_flag=True, help="End when caught up with Kafka.")
 @click.option("--fresh", is_flag=True, help="Begin a new run with empty state instead of continuing the last one.")
+@click.option("--append-again", is_flag=True, help="With --fresh: append also where an earlier run has appended.")
 @dry_run_option
 @json_option
-def run(app: str, overrides: tuple[str, ...], available_now: bool, fresh: bool, dry_run: bool, as_json: bool) -> None:
+def run(
+    app: str,
+    overrides: tuple[str, ...],
+    available_now: bool,
+    fresh: bool,
+    append_again: bool,
+    dry_run: bool,
+    as_json: bool,
+) -> None:
     """Run APP from its selected sources into its sinks, until stopped.
 
     Ctrl-C or SIGTERM stops it after the current batch. The same command continues where it was: no event is
-    lost, none is doubled, also after a crash.
+    lost, none is doubled, also after a crash. While it runs, a second one of the same app is refused.
 
     \b
       rekappa run examples/take_rate
@@ -58,9 +67,24 @@ def run(app: str, overrides: tuple[str, ...], available_now: bool, fresh: bool, 
             click.echo(f"run {made.id}: Ctrl-C stops it after the current batch", err=True)
 
         ended = run_live(
-            loaded, bound, Home.locate(), available_now=available_now, fresh=fresh, on_start=started, on_progress=show
+            loaded,
+            bound,
+            Home.locate(),
+            available_now=available_now,
+            fresh=fresh,
+            append_again=append_again,
+            on_start=started,
+            on_progress=show,
         )
     show_run(out, Home.locate(), ended.id)
+
+
+_COLUMNS = {
+    "queries": ["query", "batch", "rows", "rows_per_second", "lag", "watermark", "late_rows"],
+    "routes": ["source", "batch", "rows", "behind", "complete_until"],
+    "jobs": ["job", "mode", "done", "total", "rows", "late_rows", "reached", "rows_per_second"],
+}
+"""What is shown of the progress of live, archive and backfill runs."""
 
 
 def _words(report: object) -> str:

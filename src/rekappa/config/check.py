@@ -10,10 +10,12 @@ from rekappa.config.model import AppConfig, HiveCandidate, IcebergCandidate, Ice
 from rekappa.config.origin import Origin, Path, dotted
 from rekappa.config.overrides import nearest
 from rekappa.config.problems import Problem, place
-from rekappa.config.schema import has_column, payload_columns
+from rekappa.config.schema import column_type, payload_columns
 from rekappa.errors import ConfigError
 
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*$")
+_TIMES = ("TIMESTAMP", "TIMESTAMP_NTZ", "DATE")
+"""Types that an event's time can have: whatever else there is can't be compared with a window."""
 Finding = tuple[Path, str, str | None]
 
 
@@ -44,12 +46,19 @@ def _sources(config: AppConfig, folder: FilePath) -> Iterator[Finding]:
         except ConfigError as error:
             yield (*here, "schema"), f"is wrong: {error.message}", error.hint
         else:
-            if not has_column(columns, source.event_time):
+            kind = column_type(columns, source.event_time)
+            if kind is None:
                 known = [column.name for column in columns]
                 yield (
                     (*here, "event_time"),
                     f"is {source.event_time!r}, which is no column of its schema",
                     nearest(source.event_time, known),
+                )
+            elif str(kind) not in _TIMES:
+                yield (
+                    (*here, "event_time"),
+                    f"is {source.event_time!r}, a {kind}, which is no time",
+                    "Declare it as TIMESTAMP in the schema (Avro: timestamp-micros), or name a column that is one.",
                 )
         for candidate_name, candidate in source.candidates.items():
             if isinstance(candidate, KafkaCandidate):

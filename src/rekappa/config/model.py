@@ -121,9 +121,12 @@ class SchemaFile(Model):
 
 
 class Source(Model):
+    """`clock_skew` is how far an event's time may be ahead of its ingestion: every backfill reads that much more."""
+
     schema_: str | SchemaFile = Field(alias="schema")
     format: Literal["json", "avro"] = "json"
     event_time: str
+    clock_skew: Duration = Field(default=timedelta(minutes=1), ge=timedelta())
     selected: str = "live"
     candidates: dict[str, Candidate] = Field(min_length=1)
 

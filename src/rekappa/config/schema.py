@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 from rekappa.config import avro, ddl
-from rekappa.config.ddl import Column, Struct
+from rekappa.config.ddl import Column, Struct, Type
 from rekappa.config.model import SchemaFile, Source
 from rekappa.errors import ConfigError
 from rekappa.record import METADATA
@@ -35,15 +35,15 @@ def avro_schema(source: Source, folder: Path) -> str:
     return json.dumps(avro.schema_of(payload_columns(source, folder), "Event"))
 
 
-def has_column(found: tuple[Column, ...], path: str) -> bool:
-    """Whether the (dotted) path names a column, in Spark's way: whatever the case."""
+def column_type(found: tuple[Column, ...], path: str) -> Type | None:
+    """The type of the column at the (dotted) path, in Spark's way: whatever the case; None if there is none."""
     head, _, rest = path.partition(".")
     for column in found:
         if column.name.lower() == path.lower():
-            return True
+            return column.type
         if column.name.lower() == head.lower() and rest and isinstance(column.type, Struct):
-            return has_column(column.type.fields, rest)
-    return False
+            return column_type(column.type.fields, rest)
+    return None
 
 
 def _columns(schema: str | SchemaFile, folder: Path) -> tuple[Column, ...]:

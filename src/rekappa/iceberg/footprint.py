@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from rekappa.iceberg.private import Filters, listed
+from rekappa.iceberg.private import Filters, planned
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -38,7 +38,7 @@ def covered_files(spark: SparkSession, table: Any, expression: Any, snapshot: in
     scan = table.newScan().useSnapshot(snapshot).filter(expression).includeColumnStats()
     return {
         str(task.file().location())
-        for task in listed(spark, scan.planFiles())
+        for task in planned(spark, scan)
         if task.residual().equals(always) or strict.eval(task.file())
     }
 
@@ -59,7 +59,7 @@ def footprint(
     scan = table.newScan().useSnapshot(snapshot).filter(expression).ignoreResiduals()
     parts: dict[bool, list[Any]] = {True: [], False: []}
     partitions: set[str] = set()
-    for task in listed(spark, scan.planFiles()):
+    for task in planned(spark, scan):
         location = str(task.file().location())
         if not touched(location):
             continue

@@ -7,7 +7,6 @@ may move or change them. `rekappa.spark.releases` refuses an unknown one; `tests
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
@@ -23,13 +22,18 @@ def java_table(spark: SparkSession, name: str) -> Any:
 
 
 def listed(spark: SparkSession, iterable: Any) -> list[Any]:
-    """A Java iterable as a list; closed afterwards where it wants to be."""
+    """A Java iterable as a list."""
     lists = _iceberg(spark).relocated.com.google.common.collect.Lists
+    return list(lists.newArrayList(iterable.iterator()))
+
+
+def planned(spark: SparkSession, scan: Any) -> list[Any]:
+    """The tasks of a scan: data files with the row-level deletes that apply to them."""
+    tasks = scan.planFiles()
     try:
-        return list(lists.newArrayList(iterable.iterator()))
+        return listed(spark, tasks)
     finally:
-        with suppress(Exception):
-            iterable.close()
+        tasks.close()
 
 
 def changed_files(spark: SparkSession, table: Any, snapshot: Any) -> Any:

@@ -116,7 +116,7 @@ def _files(
     table: Table, source: str, columns: _Columns, reads: Window, regions: Sequence[str], io: dict[str, str]
 ) -> Iterator[tuple[FileScanTask, Split]]:
     """Each file that the metadata can't rule out, as one split."""
-    for task in _planned_files(table, reads, regions):
+    for task in _of_stretch(table, reads, regions):
         file = task.file
         if file.file_format.value.upper() != "PARQUET":
             raise SourceError(
@@ -143,8 +143,7 @@ def _files(
             yield task, replace(whole, low=min(g.low for g in groups), high=max(g.high for g in groups))
 
 
-def _planned_files(table: Table, reads: Window, regions: Sequence[str]) -> list[FileScanTask]:
-    """Iceberg's own answer for the stretch: files with their row-level deletes. Refuses equality deletes."""
+def _of_stretch(table: Table, reads: Window, regions: Sequence[str]) -> list[FileScanTask]:
     import pyiceberg.expressions
 
     # The expressions are pydantic models whose positional arguments no type checker sees.
@@ -154,6 +153,11 @@ def _planned_files(table: Table, reads: Window, regions: Sequence[str]) -> list[
     )
     if regions:
         wanted = ex.And(wanted, ex.In(REGION, set(regions)))
+    return planned_files(table, wanted)
+
+
+def planned_files(table: Table, wanted: Any) -> list[FileScanTask]:
+    """Iceberg's own answer to an expression: files with their row-level deletes. Refuses equality deletes."""
     try:
         return list(table.scan(row_filter=wanted).plan_files())
     except (ValueError, NotImplementedError) as error:

@@ -10,12 +10,10 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from rekappa.iceberg.private import listed, staged_tasks, table_cache
+from rekappa.iceberg.private import staged_tasks, table_cache
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-
-__all__ = ["listed", "read_tasks"]
 
 
 @contextmanager

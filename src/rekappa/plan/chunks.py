@@ -13,6 +13,7 @@ from rekappa.timeline import EPOCH, Window
 
 TARGET_ROWS = 50_000_000
 TARGET_BYTES = 8 * 1024**3
+MAX_STEPS = 10_000
 _HOUR = timedelta(hours=1)
 
 
@@ -28,9 +29,10 @@ def plan_chunks(
 ) -> tuple[Chunk, ...]:
     """Chunks whose outputs tile the window exactly, in order, each reading its own warm-up and drain.
 
-    A chunk takes as many steps of `align` (whole hours of the clock, unless told) as stay below both targets,
-    and at least one. Every chunk pays for warm-up and drain anew, so none is shorter than both together, as
-    far as the window allows. Rows are thought to be spread evenly over the time of their file.
+    A chunk takes as many steps of `align` (whole hours of the clock, unless told; several hours in a window of more
+    than `MAX_STEPS` hours) as stay below both targets, and at least one. Every chunk pays for warm-up and drain anew,
+    so none is shorter than both together, as far as the window allows. Rows are thought to be spread evenly over the
+    time of their file.
     """
     if align <= timedelta() or target_rows < 1 or target_bytes < 1:
         raise PlanError(
@@ -59,6 +61,7 @@ def _chunk(number: int, output: Window, warm_up: timedelta, drain: timedelta) ->
 def _steps(window: Window, align: timedelta) -> list[Window]:
     steps = []
     start = window.start
+    align *= max(1, -(-window.length // (align * MAX_STEPS)))
     while start < window.end:
         end = min(window.end, EPOCH + ((start - EPOCH) // align + 1) * align)
         steps.append(Window(start, end))

@@ -10,8 +10,10 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 
+from rekappa.plan.finality import Finality
 from rekappa.plan.model import OffsetRange, Slice, SourceSlice, Split, source_of
 from rekappa.plan.plan import Chunk, Estimate, JobPlan, Mode, Plan, SourcePlan
+from rekappa.plan.shape import Tolerance
 from rekappa.timeline import TICK, Window, instant, micros
 
 Json = dict[str, Any]
@@ -103,7 +105,9 @@ def _encode_job(job: JobPlan) -> Json:
         "sources": [_encode_source(source) for source in job.sources],
         "slices": len(job.slices),
         "chunks": [[c.number, encode_window(c.output), encode_window(c.reads)] for c in job.chunks],
+        "finality": None if job.finality is None else _encode_finality(job.finality),
         "warnings": list(job.warnings),
+        "tolerances": {sink: dict(sorted(columns.items())) for sink, columns in sorted(job.tolerances.items())},
         "estimate": {
             "rows": estimate.rows,
             "bytes": estimate.bytes,
@@ -132,7 +136,12 @@ def _decode_job(value: Json, slices: tuple[Slice, ...]) -> JobPlan:
         sources=tuple(_decode_source(source) for source in value["sources"]),
         slices=slices,
         chunks=tuple(Chunk(n, decode_window(output), decode_window(reads)) for n, output, reads in value["chunks"]),
+        finality=None if value["finality"] is None else _decode_finality(value["finality"]),
         warnings=tuple(value["warnings"]),
+        tolerances={
+            sink: {column: Tolerance(one) for column, one in columns.items()}
+            for sink, columns in value["tolerances"].items()
+        },
         estimate=Estimate(
             estimate["rows"],
             estimate["bytes"],
@@ -140,6 +149,20 @@ def _decode_job(value: Json, slices: tuple[Slice, ...]) -> JobPlan:
             estimate["state_rows"],
             estimate["basis"],
         ),
+    )
+
+
+def _encode_finality(finality: Finality) -> list[int | None]:
+    lengths = (finality.ahead, finality.delay, finality.after, finality.gap)
+    counted = (None if length is None else length // TICK for length in lengths)
+    return [micros(finality.archived), *counted, int(finality.open_before)]
+
+
+def _decode_finality(value: list[Any]) -> Finality:
+    archived, ahead, delay, *rest, open_before = value
+    after, gap = (None if length is None else timedelta(microseconds=length) for length in rest)
+    return Finality(
+        instant(archived), timedelta(microseconds=ahead), timedelta(microseconds=delay), after, gap, bool(open_before)
     )
 
 

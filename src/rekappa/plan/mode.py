@@ -8,12 +8,24 @@ from dataclasses import dataclass
 from rekappa.errors import PlanError
 from rekappa.plan.keyed import objection, remarks
 from rekappa.plan.plan import Mode
-from rekappa.plan.shape import Kind, Operator, Shape
+from rekappa.plan.shape import Kind, Operator, Shape, Tolerance
 
 OPEN = (Kind.AGGREGATE, Kind.OPEN_JOIN, Kind.OPEN_DEDUP, Kind.LIMIT)
 """State that nothing ends: what production holds depends on everything since it began."""
-IN_ORDER = (Kind.CUSTOM, Kind.DEDUP_WITHIN, Kind.TIMED_DEDUP, Kind.OPEN_DEDUP, Kind.LIMIT, Kind.ORDER_SENSITIVE)
-"""Output that depends on which event comes first."""
+IN_ORDER = (
+    Kind.CUSTOM,
+    Kind.DEDUP_WITHIN,
+    Kind.TIMED_DEDUP,
+    Kind.OPEN_DEDUP,
+    Kind.LIMIT,
+    Kind.ORDER_SENSITIVE,
+    Kind.UNKNOWN,
+)
+"""Output that depends on which event comes first, or that may."""
+_UP_TO = {
+    Tolerance.ORDER: "collections have no order of their own",
+    Tolerance.ROUNDING: "floating-point numbers add up differently in another order",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,10 +69,13 @@ def assess(shape: Shape, *, warm_up_told: bool = False) -> dict[Mode, Verdict]:
         ordered = Safe(f"{shape.describe()}: events reach it in order, within the bound")
     else:
         ordered = Safe("keeps no state")
-    in_order = shape.of(*IN_ORDER)
+    in_order = tuple(operator for operator in shape.of(*IN_ORDER) if operator.kind is not Kind.UNKNOWN)
     bulk: Verdict
     if isinstance(ordered, Unsafe):
         bulk = ordered
+    elif shape.has(Kind.UNKNOWN) and not in_order:
+        unknown = ", ".join(operator.detail for operator in shape.of(Kind.UNKNOWN))
+        bulk = Unsafe(f"{unknown}: not known to give the same whatever the order and grouping of events")
     elif in_order:
         bulk = Unsafe(f"{_list(in_order)} depends on the order of events, which bulk does not keep")
     elif shape.stateful:
@@ -104,7 +119,7 @@ def choose(job: str, shapes: Sequence[Shape], asked: Mode | None = None, *, warm
         if unsafe is not None and not (asked and unsafe.checked):
             refused.append((mode, unsafe))
             continue
-        reasons = list(dict.fromkeys(answer.reason for answer in answers))
+        reasons = list(dict.fromkeys(_words(answer) for answer in answers))
         if refused:
             reasons.append(f"not {refused[0][0]}: {refused[0][1].reason}")
         return Choice(mode, "; ".join(reasons), warnings)
@@ -115,10 +130,16 @@ def choose(job: str, shapes: Sequence[Shape], asked: Mode | None = None, *, warm
         hint = "Declare the sink's event_time in rekappa.yaml."
     elif "micro-batches" in unsafe.reason:
         hint = "Use --mode exact."
+    elif "tells the last" in unsafe.reason:
+        hint = "Use --mode strict, or name the column that ranks the rows of a key as the sink's version."
     else:
         hint = "Use --mode ordered, or leave --mode out."
     what = f"in {mode} mode" if asked is not None else "in any mode"
     raise PlanError(f"Cannot replay job {job!r} {what}: {unsafe.reason}", hint=hint)
+
+
+def _words(verdict: Verdict) -> str:
+    return f"{verdict.reason}; the run fails if it matters" if isinstance(verdict, Unsafe) else verdict.reason
 
 
 def _warnings(job: str, shapes: Sequence[Shape]) -> tuple[str, ...]:
@@ -130,8 +151,21 @@ def _warnings(job: str, shapes: Sequence[Shape]) -> tuple[str, ...]:
     if tables := sorted({name for shape in shapes for name in shape.static}):
         warnings.append(f"Job {job!r} joins {', '.join(tables)} as it is now, not as it was in the window.")
     warnings += [text for shape in shapes for text in remarks(job, shape)]
-    for operator in {operator for shape in shapes for operator in shape.of(Kind.ORDER_SENSITIVE)}:
-        warnings.append(f"Job {job!r} has an {operator}: only exact and strict modes give it production's order.")
+    for operator in dict.fromkeys(operator for shape in shapes for operator in shape.of(Kind.ORDER_SENSITIVE)):
+        warnings.append(
+            f"Job {job!r} has an {operator}: no mode but exact gives it production's order, and where events tie, or "
+            "an estimate depends on how they were grouped, production itself would not give the same twice."
+        )
+    for operator in dict.fromkeys(operator for shape in shapes for operator in shape.of(Kind.UNKNOWN)):
+        warnings.append(
+            f"Job {job!r} uses {operator.detail}: not known to give the same in a replay. Exact mode comes nearest."
+        )
+    for tolerance, why in _UP_TO.items():
+        columns = sorted(
+            {f"{shape.output}.{name}" for shape in shapes for name, one in shape.tolerances.items() if one is tolerance}
+        )
+        if columns:
+            warnings.append(f"Equal to production only up to {tolerance} ({why}): {', '.join(columns)}.")
     return tuple(warnings)
 
 

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
+from itertools import chain, pairwise
 from operator import attrgetter
 
 from rekappa.errors import PlanError
@@ -32,15 +33,27 @@ def plan_slices(
     max_rows: int = MAX_ROWS,
     max_span: timedelta | None = None,
     regions: Collection[str] = (),
+    apart: Collection[datetime] = (),
 ) -> tuple[Slice, ...]:
     """The slices that read every row of `splits` whose ingestion time is in `reads`, each row once.
 
     With a bound per source the smallest one holds for all of them, since it is about every pair of records.
     A slice begins pieces of at most `max_span` (the bound, if None) on a grid from the start of `reads`, and is
     closed before it exceeds `max_rows`; a piece that is larger than that makes a slice of its own. Stretches
-    without data make no slice. `regions`, if any are named, leaves out the splits of the others. The order of
-    `splits` does not matter.
+    without data make no slice. `regions`, if any are named, leaves out the splits of the others. No slice has rows on
+    both sides of an instant of `apart`. The order of `splits` does not matter.
     """
+    inside = sorted({instant for instant in apart if reads.start < instant < reads.end})
+    if inside:
+        edges, listed = [reads.start, *inside, reads.end], list(splits)
+        stretches = [
+            plan_slices(
+                listed, max_misalignment=max_misalignment, reads=Window(start, end), max_rows=max_rows,
+                max_span=max_span, regions=regions,
+            )
+            for start, end in pairwise(edges)
+        ]  # fmt: skip
+        return tuple(replace(part, number=number) for number, part in enumerate(chain(*stretches)))
     bound = _bound(max_misalignment)
     span = bound if max_span is None else max_span
     if span <= timedelta():

@@ -15,10 +15,12 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 
 from rekappa.errors import PlanError
+from rekappa.plan.finality import Finality
 from rekappa.plan.model import Slice
+from rekappa.plan.shape import Tolerance
 from rekappa.timeline import Window
 
-PLAN_VERSION = 3
+PLAN_VERSION = 4
 """The version that this rekappa writes and reads."""
 
 
@@ -82,8 +84,11 @@ class SourcePlan:
 class JobPlan:
     """One job's part: its mode, and then chunks (bulk) or slices (the other modes), never both.
 
+    `finality` is None where the window is ingestion time: output is then final once it is read.
+
     In exact mode each query of a job has a part of its own, named by `query`: production ran it in its own batches.
     `chance` names what the job uses that differs in every run: the clock, random numbers.
+    `tolerances` names, per sink, the columns that no replay gives exactly, and what they are equal up to.
     """
 
     job: str
@@ -102,6 +107,8 @@ class JobPlan:
     estimate: Estimate = field(default_factory=lambda: Estimate(0, 0))
     query: str | None = None
     chance: tuple[str, ...] = ()
+    tolerances: Mapping[str, Mapping[str, Tolerance]] = field(default_factory=dict)
+    finality: Finality | None = None
 
     @property
     def name(self) -> str:

@@ -165,6 +165,7 @@ def _summary(job: JobPlan, plan: Plan) -> dict[str, Any]:
             "state_rows": estimate.state_rows,
             "basis": estimate.basis,
         },
+        "tolerances": {sink: dict(columns) for sink, columns in job.tolerances.items()},
         "warnings": list(remarks(job, plan.window)),
     }
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
-from enum import Enum
+from enum import Enum, StrEnum
 
 from rekappa.timeline import format_duration
 
@@ -43,19 +43,42 @@ class Reach:
         return max(self.length, ZERO)
 
 
+@dataclass(frozen=True, slots=True, order=True)
+class Anchor:
+    """A column of a source that times are read from; fields of a struct are written with a dot.
+
+    The ingestion time is an anchor like any other: `__metadata__.kafka_ingestion_ts`. A column that holds no
+    time (text that the job parses, say) is one too, if a watermark or the sink's time is computed from it.
+    """
+
+    source: str
+    column: str
+
+
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Inputs behind a row whose time is t have event times in [t - before, t + after]."""
+    """Inputs behind a row whose time is t have times in [t - before, t + after], by the columns in `anchors`."""
 
     before: Reach = field(default_factory=Reach)
     after: Reach = field(default_factory=Reach)
+    anchors: frozenset[Anchor] = frozenset()
 
     def covering(self, other: Span) -> Span:
-        return Span(self.before.or_farther(other.before), self.after.or_farther(other.after))
+        before, after = self.before.or_farther(other.before), self.after.or_farther(other.after)
+        return Span(before, after, self.anchors | other.anchors)
+
+
+class Tolerance(StrEnum):
+    """How a column is to be compared that no replay gives exactly: it is equal only up to this."""
+
+    ORDER = "order"
+    """An array with the same elements, whatever their order."""
+    ROUNDING = "rounding"
+    """A number computed from floating-point numbers, which add up differently in another order."""
 
 
 class Kind(Enum):
-    """The operators that matter: all but the last two keep state."""
+    """The operators that matter: all but the last three keep state."""
 
     WINDOW = "window aggregate"
     SESSION = "session window"
@@ -71,10 +94,11 @@ class Kind(Enum):
     LIMIT = "limit"
     SORT = "sort"
     ORDER_SENSITIVE = "aggregate that depends on order"
+    UNKNOWN = "something not known to be safe"
 
     @property
     def stateful(self) -> bool:
-        return self not in (Kind.SORT, Kind.ORDER_SENSITIVE)
+        return self not in (Kind.SORT, Kind.ORDER_SENSITIVE, Kind.UNKNOWN)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +148,9 @@ class Shape:
     `span` is None when the sink's event time can't be traced back to the sources' event times.
     `delay` is the greatest watermark delay, None without a watermark. `columns` names the top-level columns
     that are used of each source; `metadata` the fields used of `__metadata__`. `static` are the tables joined
-    as they are now, not as they were then.
+    as they are now, not as they were then. `anchors` are the columns that the sink's event time, watermarks,
+    windows and join ranges go by: how far they lie from the ingestion time decides what has to be read.
+    `tolerances` names the output's columns that are equal only up to order or rounding.
     """
 
     output: str
@@ -138,6 +164,8 @@ class Shape:
     random: tuple[str, ...] = ()
     static: tuple[str, ...] = ()
     event_time: str | None = None
+    anchors: tuple[Anchor, ...] = ()
+    tolerances: Mapping[str, Tolerance] = field(default_factory=dict)
     revised: Revised = Revised()
     taken: Taken = Taken()
 

@@ -108,6 +108,18 @@ def check_complete(
     return notes
 
 
+def archived_until(inputs: Iterable[Input], reads: Window, regions: Sequence[str]) -> datetime:
+    """The end of what is read, or where the archive of a source ends before it."""
+    ends = [reads.end]
+    for one in inputs:
+        known = [at for region, at in one.plan.complete_until.items() if not regions or region in regions]
+        if known:
+            ends.append(min(known))
+        elif one.plan.newest is not None:
+            ends.append(one.plan.newest)
+    return min(ends)
+
+
 def density(splits: Iterable[Split], reads: Window, stretches: int = STRETCHES) -> tuple[int, ...]:
     """Rows per equal stretch of `reads`, oldest first, thought to be spread evenly over the time of their file."""
     counts = [0.0] * stretches

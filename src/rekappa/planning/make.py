@@ -9,27 +9,30 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from rekappa.app import App, Job
 from rekappa.config.bind import Query, queries
 from rekappa.config.load import Loaded
+from rekappa.config.model import AppConfig
 from rekappa.config.schema import payload_ddl
 from rekappa.errors import PlanError
 from rekappa.home import Home
 from rekappa.plan.chunks import plan_chunks
+from rekappa.plan.finality import Finality
 from rekappa.plan.margins import Margins, derive, with_overrides
 from rekappa.plan.mode import IN_ORDER, Choice, choose
-from rekappa.plan.model import Slice
 from rekappa.plan.ordered import MAX_ROWS, plan_slices, wide_span
-from rekappa.plan.plan import Estimate, JobPlan, Mode, Plan
-from rekappa.plan.shape import Shape
-from rekappa.planning.inputs import Input, check_complete, scan_source
+from rekappa.plan.plan import Chunk, Estimate, JobPlan, Mode, Plan
+from rekappa.plan.shape import Kind as ShapeKind
+from rekappa.plan.shape import Shape, Tolerance
+from rekappa.planning.clocks import Clock, Fitted, Told, clock, fitted
+from rekappa.planning.inputs import Input, archived_until, check_complete, scan_source
 from rekappa.planning.keeping import taken_by
-from rekappa.planning.lateness import later_events
 from rekappa.planning.request import BackfillRequest
-from rekappa.record import METADATA, record_ddl
+from rekappa.planning.widths import chosen_span, production_width
+from rekappa.record import INGESTION, METADATA, record_ddl
 from rekappa.sources.open import named_source, past_candidate
 from rekappa.spark.analysis import analyse
 from rekappa.store.record import Kind, State
@@ -53,6 +56,10 @@ Bulk and ordered are near what our benchmarks of a join gave; strict and exact a
 """
 
 
+UNKNOWN_GAP = timedelta(hours=1)
+"""Taken for the gap of sessions that compute one for each row."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Asked:
     """One job's part of the request."""
@@ -62,6 +69,12 @@ class _Asked:
     shapes: tuple[Shape, ...]
     choice: Choice
     margins: Margins
+
+    @property
+    def tolerances(self) -> dict[str, Mapping[str, Tolerance]]:
+        """The columns of each sink that are equal to production's only up to order or rounding."""
+        by_output = {shape.output: shape.tolerances for shape in self.shapes}
+        return {query.sink: found for query in self.queries if (found := by_output[query.output])}
 
     @property
     def columns(self) -> dict[str, tuple[str, ...]]:
@@ -87,25 +100,27 @@ def _plan_job(
 ) -> tuple[JobPlan, ...]:
     """The plan of one job: one part, or in exact mode one for each of its queries."""
     asked = _ask(spark, loaded, app, request, job)
-    reads = request.window.widened(asked.margins.warm_up, asked.margins.drain)
-    inputs = [scan_source(loaded, home, name, reads, request.regions, asked.columns[name]) for name in job.sources]
     mode = asked.choice.mode
+
+    def scanned(reads: Window) -> list[Input]:
+        return [scan_source(loaded, home, name, reads, request.regions, asked.columns[name]) for name in job.sources]
+
+    inputs = scanned(asked.margins.reads(request.window))
     if mode is not Mode.BULK and any(one.table is None for one in inputs):
         raise PlanError(
             f"Cannot replay job {job.name!r} in {mode} mode: a source of it is not an Iceberg table",
             hint="Only bulk mode reads Hive tables.",
         )
-    timed = {shape.event_time is not None for shape in asked.shapes}
-    if mode is not Mode.BULK and len(timed) > 1:
+    if mode is not Mode.BULK and len({shape.event_time is not None for shape in asked.shapes}) > 1:
         raise PlanError(
             f"Cannot replay job {job.name!r} in {mode} mode: only some of its sinks declare an event time",
             hint="Declare event_time for all of them in rekappa.yaml.",
         )
-    notes = check_complete(inputs, request.window, reads, request.regions, request.allow_incomplete)
-    for one in inputs if True in timed else ():
-        if one.table is not None and mode is not Mode.EXACT:
-            column = named_source(loaded, one.plan.name).event_time
-            notes += later_events(one.table, one.plan.name, column, request.window, reads, request.regions)
+    fit = _fitted(spark, loaded, request, asked, inputs)
+    margins, reads = fit.margins, fit.margins.reads(request.window)
+    if margins != asked.margins:
+        inputs = scanned(reads)
+    notes = [*check_complete(inputs, request.window, reads, request.regions, request.allow_incomplete), *fit.notes]
     if not any(one.splits for one in inputs) and all(one.table is not None for one in inputs):
         notes.append("The archive holds no event of this window: the output will be empty.")
     planned = JobPlan(
@@ -113,14 +128,16 @@ def _plan_job(
         sinks=tuple(query.sink for query in asked.queries),
         mode=mode,
         reason=asked.choice.reason,
-        warm_up=asked.margins.warm_up,
-        warm_up_reason=asked.margins.warm_up_reason,
-        drain=asked.margins.drain,
-        drain_reason=asked.margins.drain_reason,
+        warm_up=margins.warm_up,
+        warm_up_reason=margins.warm_up_reason,
+        drain=margins.drain,
+        drain_reason=margins.drain_reason,
         reads=reads,
         sources=tuple(one.plan for one in inputs),
-        warnings=(*asked.choice.warnings, *asked.margins.notes, *notes),
+        warnings=(*asked.choice.warnings, *margins.notes, *notes),
         chance=tuple(sorted({name for shape in asked.shapes for name in (*shape.clock, *shape.random)})),
+        tolerances=asked.tolerances,
+        finality=_finality(asked, margins, archived_until(inputs, reads, request.regions)),
     )
     parts: tuple[JobPlan, ...]
     if mode is Mode.EXACT:
@@ -128,8 +145,17 @@ def _plan_job(
 
         parts = exact_plans(spark, loaded, home, request, planned, asked.queries, asked.shapes, inputs)
     else:
-        parts = (_cut(request, asked, planned, inputs),)
-    return tuple(replace(part, estimate=_estimate(home, loaded, part, asked.margins)) for part in parts)
+        parts = (_cut(home, app.name, request, asked, planned, inputs, fit),)
+    return tuple(replace(part, estimate=_estimate(home, loaded, part, margins)) for part in parts)
+
+
+def _finality(asked: _Asked, margins: Margins, archived: datetime) -> Finality | None:
+    if not margins.timed:
+        return None
+    sessions = [one.length or UNKNOWN_GAP for shape in asked.shapes for one in shape.of(ShapeKind.SESSION)]
+    after = None if margins.open_after else margins.after
+    gap = max(sessions, default=None)
+    return Finality(archived, margins.ahead, margins.delay, after, gap, margins.open_before)
 
 
 def _ask(spark: SparkSession, loaded: Loaded, app: App, request: BackfillRequest, job: Job) -> _Asked:
@@ -137,17 +163,63 @@ def _ask(spark: SparkSession, loaded: Loaded, app: App, request: BackfillRequest
     own = tuple(query for query in queries(config, app) if query.job == job.name)
     sources = {name: named_source(loaded, name) for name in job.sources}
     schemas = {name: record_ddl(payload_ddl(source, loaded.folder)) for name, source in sources.items()}
-    times = {name: source.event_time for name, source in sources.items()}
     shapes: list[Shape] = []
     # An output with two sinks is looked at once for each: they may declare different event times.
-    for declared in dict.fromkeys(config.sinks[query.sink].event_time for query in own):
-        alike = [query for query in own if config.sinks[query.sink].event_time == declared]
-        found = analyse(spark, job, schemas, times, {query.output: declared for query in alike})
+    for declared, mode in dict.fromkeys(_taken(config, query) for query in own):
+        alike = [query for query in own if _taken(config, query) == (declared, mode)]
+        outputs = [query.output for query in alike]
+        found = analyse(spark, job, schemas, dict.fromkeys(outputs, declared), dict.fromkeys(outputs, mode))
         shapes += [replace(found[query.output], taken=taken_by(config.sinks[query.sink])) for query in alike]
     choice = choose(job.name, shapes, request.mode, warm_up_told=request.warm_up is not None)
     lateness = max(past_candidate(name, source)[1].max_misalignment for name, source in sources.items())
-    margins = with_overrides(derive(shapes, lateness), request.warm_up, request.drain)
+    ahead = request.clock_skew
+    if ahead is None:
+        ahead = max(source.clock_skew for source in sources.values())
+    margins = with_overrides(derive(shapes, lateness, ahead), request.warm_up, request.drain)
     return _Asked(job, own, tuple(shapes), choice, margins)
+
+
+def _fitted(
+    spark: SparkSession, loaded: Loaded, request: BackfillRequest, asked: _Asked, inputs: Sequence[Input]
+) -> Fitted:
+    """The margins after a look at the archive's clocks, and the outputs (one for each chunk) that they are for."""
+    bulk = asked.choice.mode is Mode.BULK
+    splits = [split for one in inputs for split in one.splits]
+
+    def outputs(margins: Margins) -> Sequence[Window]:
+        if not bulk:
+            return (request.window,)
+        chunks = plan_chunks(splits, window=request.window, warm_up=margins.warm_up, drain=margins.drain)
+        return [chunk.output for chunk in chunks]
+
+    if asked.choice.mode is Mode.EXACT:
+        # Finds its events by their own times, wherever production had read them.
+        return Fitted(asked.margins, (request.window,))
+    told = Told(request.clock_skew, request.drain)
+    zone = spark.conf.get("spark.sql.session.timeZone") or "UTC"
+    wanted = asked.margins.wanted(request.window)
+    found = [
+        clock(one.table, one.plan.name, column, own, wanted, request.regions, zone, told)
+        for one in inputs
+        if one.table is not None and asked.margins.timed
+        for column, own in _anchors(asked, one.plan.name, named_source(loaded, one.plan.name).event_time)
+    ]
+    fit = fitted(asked.margins, [one for one in found if isinstance(one, Clock)], outputs, told)
+    return replace(fit, notes=(*fit.notes, *(one for one in found if isinstance(one, str))))
+
+
+def _anchors(asked: _Asked, source: str, event_time: str) -> list[tuple[str, bool]]:
+    """The columns of a source that output times are read from, and whether each is its own event time."""
+    timed = [shape for shape in asked.shapes if shape.event_time is not None]
+    named = {one.column for shape in timed for one in shape.anchors if one.source == source}
+    columns = sorted(named or {event_time})
+    return [(column, column == event_time) for column in columns if column != INGESTION]
+
+
+def _taken(config: AppConfig, query: Query) -> tuple[str | None, str]:
+    """What a sink declares that decides how its output is looked at: the event time and the output mode."""
+    sink = config.sinks[query.sink]
+    return sink.event_time, sink.output_mode
 
 
 def _columns(shapes: Sequence[Shape], source: str) -> tuple[str, ...]:
@@ -156,26 +228,41 @@ def _columns(shapes: Sequence[Shape], source: str) -> tuple[str, ...]:
     return (*plain, *(f"{METADATA}.{field}" for field in inner))
 
 
-def _cut(request: BackfillRequest, asked: _Asked, planned: JobPlan, inputs: Sequence[Input]) -> JobPlan:
+def _cut(
+    home: Home,
+    app: str,
+    request: BackfillRequest,
+    asked: _Asked,
+    planned: JobPlan,
+    inputs: Sequence[Input],
+    fit: Fitted,
+) -> JobPlan:
     """The plan with its chunks or slices."""
     splits = [split for one in inputs for split in one.splits]
     if planned.mode is Mode.BULK:
-        chunks = plan_chunks(splits, window=request.window, warm_up=planned.warm_up, drain=planned.drain)
-        return replace(planned, chunks=chunks)
+        chunks = [Chunk(number, output, fit.margins.reads(output)) for number, output in enumerate(fit.outputs)]
+        return replace(planned, chunks=tuple(chunks))
     bound = {one.plan.name: one.plan.max_misalignment for one in inputs}
     rows = request.slice_rows or MAX_ROWS
-    slices: tuple[Slice, ...]
-    if planned.mode is Mode.ORDERED:
-        free = not any(shape.has(*IN_ORDER) for shape in asked.shapes)
-        wide = wide_span(splits, max_misalignment=bound, reads=planned.reads) if free else None
-        slices = plan_slices(
-            splits, max_misalignment=bound, reads=planned.reads, max_rows=rows, max_span=request.slice_span or wide,
-            regions=request.regions,
-        )  # fmt: skip
-        return replace(planned, slices=slices)
-    from rekappa.planning.offsets import strict_plan
+    strict = planned.mode is Mode.STRICT
+    # Strict slices keep the order inside as well, so that any job may have them as wide as it likes.
+    in_order = not strict and any(shape.has(*IN_ORDER) for shape in asked.shapes)
+    narrow = strict or in_order
+    own = min(bound.values()) if narrow else wide_span(splits, max_misalignment=bound, reads=planned.reads)
+    width = production_width(home, app, request.live_run, asked.queries, splits, planned.reads, planned.finality)
+    span, said = chosen_span(request.slice_span, own, width, in_order=in_order)
+    planned = replace(planned, warnings=(*planned.warnings, *said))
+    if strict:
+        from rekappa.planning.offsets import strict_plan
 
-    return strict_plan(request, planned, inputs, rows, request.slice_span or min(bound.values()))
+        return strict_plan(request, planned, inputs, rows, span)
+    # Without an event time a slice is in the window or not, as a whole.
+    untimed = any(shape.event_time is None for shape in asked.shapes)
+    slices = plan_slices(
+        splits, max_misalignment=bound, reads=planned.reads, max_rows=rows, max_span=span, regions=request.regions,
+        apart=(request.window.start, request.window.end) if untimed else (),
+    )  # fmt: skip
+    return replace(planned, slices=slices)
 
 
 def _estimate(home: Home, loaded: Loaded, planned: JobPlan, margins: Margins) -> Estimate:

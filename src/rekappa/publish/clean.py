@@ -1,9 +1,12 @@
-"""Removing staging that is no longer needed, and with it the tags that undo goes back to."""
+"""Removing what ended backfills left: staging, the tags that undo goes back to, checkpoints, logs, batch records."""
 
 from __future__ import annotations
 
+import shutil
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rekappa.config.model import AppConfig, IcebergSink
@@ -12,7 +15,7 @@ from rekappa.iceberg.commits import load_table
 from rekappa.iceberg.history import tag_before
 from rekappa.iceberg.replace import Edit, drop_branch
 from rekappa.staging.tables import StagingTable, drop_staging, list_staging
-from rekappa.store.record import Kind, State
+from rekappa.store.record import Kind, Run, State
 from rekappa.store.runs import RunStore
 
 if TYPE_CHECKING:
@@ -21,11 +24,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Cleaned:
-    """One staging table and what becomes of it: `kept` says why it stays, None that it goes."""
+    """One thing that a run left, and what becomes of it: `kept` says why it stays, None that it goes.
 
-    table: str
+    A staging table, or (without a sink) the run's checkpoint folder with its logs and, as `rows`, its batch records.
+    """
+
+    name: str
     run: str
-    sink: str
+    sink: str | None
     rows: int
     bytes: int
     written: datetime
@@ -36,26 +42,22 @@ class Cleaned:
 def clean(
     spark: SparkSession, config: AppConfig, home: Home, *, older_than: timedelta | None = None, dry_run: bool = False
 ) -> list[Cleaned]:
-    """Drop the app's staging tables that are older than the retention and whose run has ended.
+    """Drop the app's staging tables that are older than the retention and whose run has ended, and with the last
+    staging of a run its checkpoints, logs and batch records.
 
-    A run that is going, paused or can be resumed keeps its staging. What a control staged goes with that of the run
-    it is a control of. Undo is impossible afterwards: the tag that marks the state before goes too.
+    A run that is going, paused or can be resumed keeps everything. What a control staged goes with that of the run
+    that it is a control of. Undo is impossible afterwards: the tag that marks the state before goes too. Live runs keep what they
+    have: it is production's own history.
     """
     retention = config.staging_retention if older_than is None else older_than
-    runs = {run.id: run for run in RunStore.open(home).runs(config.app)}
+    store = RunStore.open(home)
+    runs = store.runs()
     now = datetime.now(UTC)
     answer = []
     tables = [table for table in list_staging(spark, config) if table.app == config.app]
-    newest = {table.run: table for table in tables}
     for table in tables:
-        run = runs.get(table.run)
-        if run is not None and not run.state.going and (parent := run.spec.get("control_of")) in newest:
-            kept = _reason_to_keep(newest[parent], runs[parent].state if parent in runs else None, retention, now)
-        elif run is not None and run.kind is Kind.CONTROL and not run.state.going:
-            kept = None
-        else:
-            kept = _reason_to_keep(table, run.state if run else None, retention, now)
-        tagged = _tagged(spark, config, table)
+        kept = _kept(table, tables, {run.id: run for run in runs}, retention, now)
+        tagged = _tagged(spark, config, table.run, table.sink)
         if kept is None and not dry_run:
             drop_staging(spark, table)
             if tagged:
@@ -72,7 +74,34 @@ def clean(
                 kept is None and tagged,
             )
         )
-    return answer
+    kept_runs = {one.run for one in answer if one.kept is not None}
+    leaving = {one.run for one in answer} - kept_runs
+    dropped = [
+        run
+        for run in runs
+        if run.app == config.app
+        and run.kind in (Kind.BACKFILL, Kind.CONTROL)
+        and run.state in (State.FINISHED, State.CANCELLED)
+        and now - (run.ended or run.created) >= retention
+        and run.id not in kept_runs
+        and (run.id in leaving or not any(_tagged(spark, config, run.id, sink) for sink in config.sinks))
+    ]
+    return answer + clean_files(store, home, dropped, runs, dry_run=dry_run)
+
+
+def _kept(
+    table: StagingTable, tables: Sequence[StagingTable], runs: Mapping[str, Run], retention: timedelta, now: datetime
+) -> str | None:
+    """Why a table stays; None if it goes. That of a control stays as long as that of its run, unless it is going."""
+    run = runs.get(table.run)
+    if run is None or run.kind is not Kind.CONTROL or run.state.going:
+        return _reason_to_keep(table, run.state if run else None, retention, now)
+    parent = str(run.spec.get("control_of"))
+    known = runs.get(parent)
+    reasons = [
+        _reason_to_keep(one, known.state if known else None, retention, now) for one in tables if one.run == parent
+    ]
+    return next((reason for reason in reasons if reason is not None), None)
 
 
 def _reason_to_keep(table: StagingTable, state: State | None, retention: timedelta, now: datetime) -> str | None:
@@ -85,11 +114,11 @@ def _reason_to_keep(table: StagingTable, state: State | None, retention: timedel
     return None
 
 
-def _tagged(spark: SparkSession, config: AppConfig, table: StagingTable) -> bool:
-    spec = config.sinks.get(table.sink)
+def _tagged(spark: SparkSession, config: AppConfig, run: str, sink: str) -> bool:
+    spec = config.sinks.get(sink)
     if not isinstance(spec, IcebergSink) or not spark.catalog.tableExists(spec.table):
         return False
-    return bool(load_table(spark, spec.table).refs().containsKey(tag_before(table.run)))
+    return bool(load_table(spark, spec.table).refs().containsKey(tag_before(run)))
 
 
 def _drop_refs(spark: SparkSession, config: AppConfig, table: StagingTable) -> None:
@@ -99,3 +128,33 @@ def _drop_refs(spark: SparkSession, config: AppConfig, table: StagingTable) -> N
     production.manageSnapshots().removeTag(tag_before(table.run)).commit()
     drop_branch(production, Edit(table.run, {}).branch)
     spark.catalog.refreshTable(spec.table)
+
+
+def clean_files(
+    store: RunStore, home: Home, dropped: Sequence[Run], runs: Iterable[Run], *, dry_run: bool
+) -> list[Cleaned]:
+    """Remove the dropped runs' checkpoint folders, their batch records, and the logs that tell of no other run."""
+    gone = {run.id for run in dropped}
+    needed = {log for run in runs if run.id not in gone for log in run.logs}
+    answer = []
+    for run in dropped:
+        folder = home.checkpoint(run.app, run.id)
+        logs = [home.logs / name for name in run.logs if name not in needed]
+        files = [path for path in (folder, *logs) if path.exists()]
+        batches = store.batch_count(run.id)
+        if not files and not batches:
+            continue
+        size, written = sum(_size(path) for path in files), run.ended or run.created
+        answer.append(Cleaned(str(folder), run.id, None, batches, size, written, None))
+        if not dry_run:
+            store.drop_batches(run.id)
+            for log in logs:
+                log.unlink(missing_ok=True)
+            shutil.rmtree(folder, ignore_errors=True)
+    return answer
+
+
+def _size(path: Path) -> int:
+    if path.is_file():
+        return path.stat().st_size
+    return sum(file.stat().st_size for file in path.rglob("*") if file.is_file())

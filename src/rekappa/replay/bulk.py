@@ -6,9 +6,10 @@ killed at any point: no row is lost, none is doubled.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from rekappa.app import App
@@ -17,6 +18,7 @@ from rekappa.config.load import Loaded
 from rekappa.home import Home
 from rekappa.iceberg.commits import last_batch, load_table
 from rekappa.plan.plan import Chunk, JobPlan, Plan
+from rekappa.replay.sessions import cut_from
 from rekappa.replay.tuning import Facts, bulk_settings, unset_by
 from rekappa.sinks.contract import BatchId
 from rekappa.sources.open import open_batch
@@ -25,11 +27,12 @@ from rekappa.spark.state import settings
 from rekappa.spark.times import within
 from rekappa.staging.tables import staging_sink, staging_table
 from rekappa.staging.versions import refuse_contested
-from rekappa.timeline import EPOCH, Window
+from rekappa.timeline import EPOCH, Window, format_instant, parse_instant
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+CUT = "cut_sessions.jsonl"
 _HOUR = timedelta(hours=1)
 
 
@@ -101,11 +104,41 @@ def make_chunk(spark: SparkSession, bulk: BulkJob, chunk: Chunk) -> None:
         reads = whole_hours(chunk.reads) if event_time else chunk.output
         if reads not in made:
             made[reads] = _results(spark, bulk, reads)
+        _note_cut_sessions(spark, bulk, query, made[reads][query.output], reads, chunk.output)
         rows = in_output(made[reads][query.output], event_time, chunk.output)
         cap = config.profiles.backfill.max_rows_per_second
         sink = staging_sink(config, bulk.run, query.sink, cap, ordered=False)
         sink.prepare(spark, rows.schema)
         sink.write(rows, BatchId(bulk.run, query.name, chunk.number))
+
+
+def _note_cut_sessions(
+    spark: SparkSession, bulk: BulkJob, query: Query, rows: DataFrame, reads: Window, output: Window
+) -> None:
+    """Said before the chunk is written: what is in staging is never thought more final than it is."""
+    finality = bulk.job.finality
+    if finality is None or finality.gap is None:
+        return
+    moment = cut_from(spark, rows, finality, reads, output)
+    if moment is not None:
+        folder = bulk.home.checkpoint(bulk.plan.app, bulk.run)
+        folder.mkdir(parents=True, exist_ok=True)
+        with (folder / CUT).open("a") as notes:
+            # On a line of its own, whatever a process that was killed here has left behind.
+            notes.write("\n" + json.dumps({"query": query.name, "from": format_instant(moment)}) + "\n")
+
+
+def not_final_from(bulk: BulkJob) -> dict[str, datetime]:
+    """For each query with cut sessions, the sink time from which its rows may change, over all chunks and attempts."""
+    found: dict[str, datetime] = {}
+    path = bulk.home.checkpoint(bulk.plan.app, bulk.run) / CUT
+    for line in path.read_text().splitlines() if path.exists() else ():
+        if not line.endswith("}"):
+            continue
+        note = json.loads(line)
+        moment = parse_instant(note["from"])
+        found[note["query"]] = min(moment, found.get(note["query"], moment))
+    return found
 
 
 def _results(spark: SparkSession, bulk: BulkJob, reads: Window) -> Mapping[str, DataFrame]:

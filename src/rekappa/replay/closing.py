@@ -1,8 +1,10 @@
-"""The checkpoint of a replay: how far it is, and the batch that closes it.
+"""The checkpoint of a replay: how far it is, and the batches that close it.
 
 Spark's watermark follows the data, so at the end of the data the last windows, joins and timers stay open. After the
-last slice the source answers one more offset, marked as closed, which reads nothing, and moves the watermark past
-everything just before Spark logs that batch: Spark runs it like any other and lets the state go.
+last slice the source answers two more offsets, marked as closed, which read nothing, and moves the watermark just
+before Spark logs each batch: Spark runs it like any other and lets state go. The first, `SETTLED`, moves it as far as
+all events are known to have been read: what comes out is final. The second, `FORCED`, moves it past everything: what
+comes out could still have changed, had more been read.
 """
 
 from __future__ import annotations
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
 
 SLICE, CLOSED = "slice", "closed"
 """What the offsets of a replay are made of."""
+SETTLED, FORCED = 1, 2
+"""The batches that close a replay, by what `CLOSED` is in their offsets."""
 _MILLISECOND = timedelta(milliseconds=1)
 
 

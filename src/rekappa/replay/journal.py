@@ -43,6 +43,7 @@ class Journal:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.watermark: datetime | None = None
+        self.not_final_from: datetime | None = None
         self.newest = -1
         self.rows = self.late_rows = self.peak_state_rows = 0
         self._notes: dict[int, BatchNote] = {}
@@ -56,6 +57,8 @@ class Journal:
             moment = datetime.fromisoformat(entry["watermark"]) if entry["watermark"] else None
             if "batch" in entry:
                 self._take(BatchNote(**{**entry, "watermark": moment}))
+            elif "not_final_from" in entry:
+                self.not_final_from = datetime.fromisoformat(entry["not_final_from"])
             else:
                 self.watermark = moment
 
@@ -76,10 +79,16 @@ class Journal:
         self.peak_state_rows = max(self.peak_state_rows, note.state_rows)
 
     def note_watermark(self, watermark: datetime | None) -> None:
-        """The last watermark that came from the data, before the closing batch moves it."""
+        """The last watermark at which what came out was final, before the end of the replay forces the rest out."""
         if self.watermark is None and watermark is not None:
             self.watermark = watermark
             self._append({"watermark": watermark})
+
+    def note_not_final(self, moment: datetime) -> None:
+        """The earliest sink time of the window that was forced out. The same batch, run again, says the same."""
+        if self.not_final_from != moment:
+            self.not_final_from = moment
+            self._append({"not_final_from": moment.isoformat(), "watermark": None})
 
     def _append(self, entry: dict[str, Any]) -> None:
         moment = entry["watermark"]

@@ -20,13 +20,15 @@ from rekappa.errors import RekappaError, RunError, SourceError
 from rekappa.home import local_uri
 from rekappa.plan.plan import Mode
 from rekappa.plan.store import PlanFile
-from rekappa.replay.closing import move_watermark, reached, set_watermark
+from rekappa.replay.closing import FORCED, move_watermark, reached, set_watermark
 from rekappa.replay.journal import BatchNote, Journal
+from rekappa.replay.readers import with_readers
 from rekappa.replay.state import LOG_FILES, forget, log_settings, state_settings
-from rekappa.replay.stream import AboutTo, replay_stream, slice_scan, with_readers
+from rekappa.replay.stream import AboutTo, replay_stream, slice_scan
 from rekappa.replay.values import ArchiveSource, Control, HoldBack, SliceOutcome, SliceProgress
+from rekappa.spark.failures import Again, read_failure
 from rekappa.spark.state import settings
-from rekappa.timeline import Window
+from rekappa.timeline import Window, instant
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -71,13 +73,16 @@ def run_slices(
     """Run one output of a job over all slices of its plan, from where the checkpoint is.
 
     `write` gets the rows of a batch and its number; it may be called again with both after a crash. With `close`, the
-    watermark is then moved to `closing_watermark` (a year past what is read) so that all state comes out. A slice that
-    fails is tried again `retries` times; then the error names slice and cause and the run stays resumable.
+    watermark is then moved to where the plan says that all is settled, and then to `closing_watermark` (a year past
+    what is read) so that all state comes out; rows of the window that only the last step brought out may not be final.
+    A slice that fails is tried again `retries` times; then the error names slice and cause and the run stays resumable.
     """
     run = _SliceRun(spark, PlanFile(plan), job, sources, result, write, checkpoint, hold_back, on_progress, control)
     run.output_mode, run.state_store, run.settings = output_mode, state_store, dict(settings or {})
     if close:
-        run.closing = closing_watermark or run.plan.head.job(job).reads.end + timedelta(days=366)
+        planned = run.plan.head.job(job)
+        run.closing = closing_watermark or planned.reads.end + timedelta(days=366)
+        run.settled = planned.finality.settled(planned.reads) if planned.finality is not None else None
     failures: dict[int, int] = {}
     while not run.done:
         try:
@@ -87,7 +92,7 @@ def run_slices(
         except Exception as error:
             stood = reached(checkpoint).planned or 0
             failures[stood] = failures.get(stood, 0) + 1
-            if failures[stood] > retries:
+            if failures[stood] > retries or read_failure(run.cause or error).again is Again.USELESS:
                 raise run.explained(error) from error
     return run.outcome(finished=True)
 
@@ -117,13 +122,14 @@ class _SliceRun:
         self.state_store: str | None = None
         self.settings: dict[str, str] = {}
         self.closing: datetime | None = None
+        self.settled: datetime | None = None
         self.cause: BaseException | None = None
         self._started: SimpleQueue[StreamingQuery] = SimpleQueue()
 
     @property
     def last(self) -> int:
-        """The number of the last batch: batch n reads slice n, and the closing one comes after."""
-        return self.count - 1 if self.closing is None or not self.count else self.count
+        """The number of the last batch: batch n reads slice n, and the closing ones come after."""
+        return self.count - 1 if self.closing is None or not self.count else self.count - 1 + FORCED
 
     @property
     def done(self) -> bool:
@@ -174,6 +180,7 @@ class _SliceRun:
             late_rows=self.journal.late_rows,
             peak_state_rows=self.journal.peak_state_rows,
             watermark=self.journal.watermark or at.watermark,
+            not_final_from=self.journal.not_final_from,
         )
 
     def explained(self, error: BaseException) -> RekappaError:
@@ -191,9 +198,10 @@ class _SliceRun:
                 f"Cannot read slice {number}: file {path}: {cause}",
                 hint="The run can be resumed once the file is back. If the table has changed since, plan again.",
             )
+        found = read_failure(self.cause or error)
         return RunError(
-            f"Cannot run slice {number} of {self.count} of job {self.job!r}: {_first_line(self.cause or error)}",
-            hint="The run can be resumed from this slice.",
+            f"Cannot run slice {number} of {self.count} of job {self.job!r}: {found.cause}",
+            hint=f"{found.remedy} The run can be resumed from this slice.".strip(),
         )
 
     def _query(self) -> DataFrame:
@@ -226,10 +234,14 @@ class _SliceRun:
         if watermark is not None:
             set_watermark(self._running(), watermark)
 
-    def _close(self) -> None:
-        """Called by each source as Spark is about to begin the closing batch."""
+    def _close(self, step: int) -> None:
+        """Called by each source as Spark is about to begin a closing batch."""
         assert self.closing is not None, "only asked for where there is something to close"
-        self.journal.note_watermark(move_watermark(self._running(), self.closing))
+        target = self.closing if step == FORCED else self.settled
+        if target is None:
+            return
+        before = move_watermark(self._running(), min(target, self.closing))
+        self.journal.note_watermark(before if step == FORCED or before is None else max(before, target))
 
     def _unreadable(self, number: int) -> tuple[str, str] | None:
         """The first file of a slice that can't be read, and why: Spark's own errors do not always tell."""
@@ -253,10 +265,31 @@ class _SliceRun:
                     rows.write.format("noop").mode("overwrite").save()
                     return
                 held = kept
-            self.write(held, number)
+            if self.closing is not None and number == self.last:
+                self._write_forced(held, number)
+            else:
+                self.write(held, number)
         except BaseException as error:
             self.cause = error
             raise
+
+    def _write_forced(self, rows: DataFrame, number: int) -> None:
+        """The rows of the window that only the end of the replay brought out, and from when on there are any."""
+        from pyspark.sql import functions as F
+
+        kept = rows.persist()
+        try:
+            column = self.hold_back.column if self.hold_back is not None else None
+            if column is not None:
+                planned = self.plan.head.job(self.job)
+                sure = planned.finality.final_until(planned.reads) if planned.finality is not None else None
+                doubtful = kept if sure is None else kept.where(F.col(column) >= F.lit(sure))
+                first = doubtful.agg(F.unix_micros(F.min(F.col(column).cast("timestamp")))).first()
+                if first is not None and first[0] is not None:
+                    self.journal.note_not_final(instant(first[0]))
+            self.write(kept, number)
+        finally:
+            kept.unpersist()
 
     def _wait(self) -> None:
         told = self.control()
@@ -268,7 +301,7 @@ class _SliceRun:
             raise _Stopped
 
     def _reach(self, batch: int) -> Window | None:
-        """The stretch that a batch reads; slices and batches are numbered alike, the closing batch comes after."""
+        """The stretch that a batch reads; slices and batches are numbered alike, the closing batches come after."""
         return self.plan.slice(self.job, batch).reach if batch < self.count else None
 
     def _read_last(self, batch: int) -> Window | None:
@@ -311,12 +344,3 @@ class _SliceRun:
                 paused=paused,
             )
         )
-
-
-def _first_line(error: BaseException) -> str:
-    lines = [line for line in str(error).splitlines() if line.strip()]
-    for at, line in enumerate(lines):
-        if "Python Proxy" in line:
-            # Our own code, called by Spark, failed: below the indented lines of its traceback is what it said.
-            return next((said for said in lines[at + 1 :] if not said.startswith(" ")), line)
-    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rekappa.errors import SourceError
 from rekappa.iceberg.commits import load_table
-from rekappa.iceberg.private import Filters, listed
+from rekappa.iceberg.private import Filters, planned
 from rekappa.iceberg.tasks import read_tasks
 from rekappa.plan.model import OffsetRange, SourceSlice, Split
 from rekappa.record import INGESTION, METADATA, OFFSET, PARTITION, REGION, TOPIC
@@ -139,7 +139,7 @@ class SliceScan:
         if not cut and not offsets:
             # All rows are wanted, and the reader would ask for a column that nobody else reads.
             scan = scan.ignoreResiduals()
-        known = {task.file().location(): task for task in listed(self.spark, scan.planFiles())}
+        known = {task.file().location(): task for task in planned(self.spark, scan)}
         missing = [split.path for split in splits if split.path not in known]
         if missing:
             raise SourceError(

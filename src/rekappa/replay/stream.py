@@ -2,7 +2,7 @@
 
     stream = replay_stream(spark, plan, "sessions", "playbacks", table="lake.events.playbacks", schema=record)
 
-Offset {"slice": n} means that the slices below n have been read; "closed" marks the batch after the last. Spark is
+Offset {"slice": n} means that the slices below n have been read; "closed" marks the batches after the last. Spark is
 always told of one slice more, so all sources of a query advance by one slice per micro-batch, together.
 
 Spark asks a `Source` of its own kind for each micro-batch's rows as a DataFrame. Ours lives on the driver, in
@@ -12,16 +12,15 @@ Python, and answers with a scan of the slice's files: the rows themselves never 
 from __future__ import annotations
 
 import json
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from rekappa.plan.model import NOTHING, reader
+from rekappa.plan.model import NOTHING
 from rekappa.plan.store import PlanFile
 from rekappa.record import METADATA
-from rekappa.replay.closing import CLOSED, SLICE
+from rekappa.replay.closing import CLOSED, FORCED, SLICE
 from rekappa.replay.scan import SliceScan
 from rekappa.spark import private
 
@@ -30,16 +29,16 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 
-_REPLAY = "replay of "
+REPLAY = "replay of "
 
 
 @dataclass(frozen=True, slots=True)
 class AboutTo:
     """What to call just before Spark logs a batch: `read` for one that reads a slice, with its number; `close` for the
-    batch without rows that follows the last slice. Without `close` there is no such batch."""
+    batches without rows that follow the last slice, with which of them. Without `close` there are none."""
 
     read: Callable[[int], None] | None = None
-    close: Callable[[], None] | None = None
+    close: Callable[[int], None] | None = None
 
 
 class ReplaySource:
@@ -64,10 +63,11 @@ class ReplaySource:
             if self._about_to.read is not None:
                 self._about_to.read(reached)
             return self._offset({SLICE: reached + 1})
-        if self._about_to.close is None or start is None or CLOSED in json.loads(start.json()):
+        closed = int(json.loads(start.json()).get(CLOSED, 0)) if start is not None else FORCED
+        if self._about_to.close is None or closed >= FORCED:
             return start
-        self._about_to.close()
-        return self._offset({SLICE: reached, CLOSED: True})
+        self._about_to.close(closed + 1)
+        return self._offset({SLICE: reached, CLOSED: closed + 1})
 
     def getBatch(self, start: Any, end: Any) -> Any:
         first, last = _slice(start.get() if start.isDefined() else None), _slice(end)
@@ -103,7 +103,7 @@ class ReplaySource:
         return id(self) % (1 << 31)
 
     def toString(self) -> str:
-        return f"{_REPLAY}{self._reader} from {self._scan.table}"
+        return f"{REPLAY}{self._reader} from {self._scan.table}"
 
     def _prepare(self, number: int) -> Future[Any]:
         if number not in self._prepared:
@@ -138,33 +138,6 @@ def replay_stream(
     return stream if narrow == schema else _widened(stream, narrow, schema)
 
 
-def with_readers(
-    spark: SparkSession,
-    rows: DataFrame,
-    plan: PlanFile,
-    job: str,
-    tables: Mapping[str, str],
-    about_to: AboutTo,
-) -> DataFrame:
-    """The same query, in which each further place that reads a source has a reader of its own.
-
-    Spark gives a source that is joined with itself two readers of the topic, which may stand at different offsets.
-    Readers are told apart by their place in the query, as Spark's log of offsets does.
-    """
-    seen: Counter[str] = Counter()
-
-    def own_reader(source: Any) -> ReplaySource | None:
-        name = source.toString().removeprefix(_REPLAY).partition(" from ")[0]
-        number = seen[name]
-        seen[name] += 1
-        if number == 0:
-            return None
-        scan = slice_scan(spark, plan, job, name, tables[name], _schema(source.schema()))
-        return ReplaySource(scan, plan, job, reader(name, number), about_to)
-
-    return private.with_sources(spark, rows, own_reader)
-
-
 def slice_scan(spark: SparkSession, plan: PlanFile, job: str, source: str, table: str, schema: StructType) -> SliceScan:
     """How the slices of one source are read."""
     return SliceScan(spark, table, schema, tuple(plan.head.regions), plan.head.job(job).source(source).snapshot)
@@ -187,12 +160,6 @@ def narrowed(schema: StructType, columns: Sequence[str]) -> StructType:
             kept.append(StructField(METADATA, StructType(parts), True))
     # A query that uses no column at all still counts rows.
     return StructType(kept or schema.fields[:1])
-
-
-def _schema(java: Any) -> StructType:
-    from pyspark.sql.types import StructType
-
-    return StructType.fromJson(json.loads(java.json()))
 
 
 def _slice(offset: Any) -> int:

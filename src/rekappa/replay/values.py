@@ -49,7 +49,8 @@ class SliceProgress:
 
 @dataclass(frozen=True, slots=True)
 class SliceOutcome:
-    """How a run ended. `watermark` is the last that the data itself brought about: what came out later was forced."""
+    """How a run ended. `watermark` is the last at which what came out was final; what came out later was forced, and
+    `not_final_from` is the earliest sink time of the window among that, None if there was none."""
 
     finished: bool
     slices: int
@@ -57,6 +58,7 @@ class SliceOutcome:
     late_rows: int
     peak_state_rows: int
     watermark: datetime | None
+    not_final_from: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,10 +78,10 @@ class HoldBack:
     superseding: bool = False
 
     def of(self, rows: DataFrame, reach: Window | None) -> DataFrame | None:
-        from pyspark.sql import functions as F
-
         if self.column is None:
             return rows if reach is not None and self._touches(reach) else None
+        from pyspark.sql import functions as F
+
         moment = F.col(self.column)
         begun = moment >= F.lit(self.window.start)
         return rows.where(begun if self.superseding else within(moment, self.window))

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from rekappa.app import App
 from rekappa.config.load import Loaded
-from rekappa.errors import RekappaError, RunError
+from rekappa.errors import LeaseLost, RekappaError, RunError
 from rekappa.home import Home
 from rekappa.plan.plan import JobPlan, Mode, Plan
 from rekappa.plan.store import load as load_plan
@@ -30,8 +30,11 @@ from rekappa.runs.code import code_of
 from rekappa.runs.control import Wish, set_wish
 from rekappa.runs.signals import stopping_on_signals
 from rekappa.runs.work import PLAN, Ended, OnProgress, Progress, Work, save_progress
+from rekappa.spark.launch import spark_log
 from rekappa.spark.session import open_session
 from rekappa.staging.baseline import baseline_of
+from rekappa.store.claim import Claim
+from rekappa.store.leases import run_lease
 from rekappa.store.record import Kind, Run, Start, State, new_run_id
 from rekappa.store.runs import RunStore
 
@@ -104,34 +107,40 @@ def continue_backfill(
 ) -> Run:
     """Run what is left of a backfill: all of a new one, the rest of one that was stopped, killed or failed."""
 
-    def carry_out(run: Run, stop: Event) -> None:
+    def carry_out(run: Run, claim: Claim, stop: Event) -> None:
         plan = load_plan(home.checkpoint(run.app, run.id) / PLAN)
-        run_jobs(Work(spark, loaded, app, home, run, plan, RunStore.open(home), stop, on_progress))
+        run_jobs(Work(spark, loaded, app, home, run, plan, claim, stop, on_progress))
 
     return carried_out(home, run_id, carry_out)
 
 
-def carried_out(home: Home, run_id: str, carry_out: Callable[[Run, Event], None]) -> Run:
+def carried_out(home: Home, run_id: str, carry_out: Callable[[Run, Claim, Event], None]) -> Run:
     """Take a run, do its work and record how it ended. Refuses one that is over or that another process has."""
     store = RunStore.open(home)
     run = store.run(run_id)
     if run.state in (State.FINISHED, State.CANCELLED):
         raise RunError(f"Cannot continue run {run.id}: it is {run.state}", hint="Start a new backfill.")
-    run = store.claim(run.id)
-    set_wish(home, run, Wish.GO)
-    try:
-        with stopping_on_signals() as stop:
-            carry_out(run, stop)
-    except Ended as ended:
-        return store.end(run.id, ended.state)
-    except KeyboardInterrupt:
-        store.end(run.id, State.STOPPED)
-        raise
-    except BaseException as error:
-        message = error.message if isinstance(error, RekappaError) else f"{type(error).__name__}: {error}"
-        store.end(run.id, State.FAILED, error=message)
-        raise
-    return store.end(run.id, State.FINISHED)
+    with store.claim([run_lease(run.id)], f"continue run {run.id}") as claim:
+        # Before it shows as running: from then on a wish to pause it stands.
+        set_wish(home, run, Wish.GO)
+        claim.begin(run.id, spark_log(home).name)
+        try:
+            with stopping_on_signals() as stop:
+                carry_out(store.run(run.id), claim, stop)
+        except LeaseLost:
+            raise
+        except Ended as ended:
+            claim.end(ended.state)
+        except KeyboardInterrupt:
+            claim.end(State.STOPPED)
+            raise
+        except BaseException as error:
+            message = error.message if isinstance(error, RekappaError) else f"{type(error).__name__}: {error}"
+            claim.end(State.FAILED, error=message)
+            raise
+        else:
+            claim.end(State.FINISHED)
+    return store.run(run.id)
 
 
 def run_jobs(work: Work) -> None:

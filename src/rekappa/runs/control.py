@@ -10,6 +10,7 @@ from enum import StrEnum
 
 from rekappa.errors import RunError
 from rekappa.home import Home
+from rekappa.store.leases import run_lease
 from rekappa.store.record import Kind, Run, State
 from rekappa.store.runs import RunStore
 
@@ -61,4 +62,9 @@ def cancel(store: RunStore, home: Home, run_id: str) -> Run:
     if run.state in (State.FINISHED, State.CANCELLED):
         raise RunError(f"Cannot cancel run {run.id}: it is {run.state}", hint="`rekappa clean` removes its staging.")
     set_wish(home, run, Wish.CANCEL)
-    return run if run.state.going else store.end(run.id, State.CANCELLED)
+    if run.state.going:
+        return run
+    with store.claim([run_lease(run.id)], f"cancel run {run.id}") as claim:
+        claim.begin(run.id)
+        claim.end(State.CANCELLED)
+    return store.run(run.id)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import timedelta
 from functools import partial
@@ -15,16 +16,20 @@ from typing import TYPE_CHECKING, Any
 from rekappa.app import App
 from rekappa.config.bind import Query, queries
 from rekappa.config.load import Loaded
-from rekappa.errors import AppError, RunError
+from rekappa.errors import AppError, LeaseLost, RunError
 from rekappa.home import Home
 from rekappa.replay.batches import Feed, feeds, record_batches
 from rekappa.runs.code import code_of, record_live_start
+from rekappa.runs.doubling import require_nothing_doubled, target
 from rekappa.runs.queries import AVAILABLE_NOW, ProgressReader, QueryProgress, StopBetweenBatches, start_query
 from rekappa.runs.signals import stopping_on_signals
 from rekappa.sinks.registry import open_sink
 from rekappa.sources.open import open_stream
+from rekappa.spark.failures import read_failure
+from rekappa.spark.launch import spark_log
 from rekappa.spark.session import open_session, plain
 from rekappa.spark.state import PROVIDER, settings, state_store
+from rekappa.store.claim import Claim
 from rekappa.store.record import Kind, Run, State, new_run_id
 from rekappa.store.runs import RunStore
 
@@ -47,20 +52,17 @@ class _Started:
     feeds: tuple[Feed, ...]
 
 
-def choose_run(store: RunStore, loaded: Loaded, *, fresh: bool) -> Run:
-    """The app's live run to continue, or a new one. Refuses while one is going."""
+def choose_run(store: RunStore, loaded: Loaded, bound: Sequence[Query], *, fresh: bool, append_again: bool) -> Run:
+    """The app's live run to continue, or a new one. Called by the process that holds the app's leases."""
     config = loaded.config
     selected = {name: source.selected for name, source in config.sources.items()}
     earlier = store.runs(config.app, Kind.LIVE)
-    going = [run for run in earlier if run.state.going]
-    if going:
-        raise RunError(
-            f"Cannot run {config.app!r}: live run {going[0].id} is going in process {going[0].pid}",
-            hint=f"`rekappa stop {going[0].id}` stops it.",
-        )
     last = next((run for run in earlier if run.state.resumable), None)
     if last is None or fresh:
-        spec = {"selected": selected, "overrides": list(loaded.overrides)}
+        if not append_again:
+            require_nothing_doubled(store, config, bound, earlier)
+        places = {query.name: target(config.sinks[query.sink]) for query in bound}
+        spec = {"selected": selected, "overrides": list(loaded.overrides), "targets": places}
         run = Run(id=new_run_id(Kind.LIVE), app=config.app, kind=Kind.LIVE, folder=str(loaded.folder), spec=spec)
         return store.create(run)
     if last.spec.get("selected") != selected:
@@ -78,28 +80,40 @@ def run_live(
     *,
     available_now: bool = False,
     fresh: bool = False,
+    append_again: bool = False,
     on_start: Callable[[Run], None] = lambda run: None,
     on_progress: OnProgress = lambda progress: None,
 ) -> Run:
     """Run until stopped (Ctrl-C, SIGTERM) or, with `available_now`, until caught up.
 
-    Stopped or killed, the same call continues where the checkpoint is; no event is lost or doubled.
+    Stopped or killed, the same call continues where the checkpoint is; no event is lost or doubled. `fresh` begins a
+    new run with empty state, and is refused where that would append again what an earlier run has appended, unless
+    `append_again`. One process at a time writes an app's sinks.
     """
     store = RunStore.open(home)
     code = code_of(home, loaded)
-    run = store.claim(choose_run(store, loaded, fresh=fresh).id)
-    try:
-        on_start(run)
-        trigger = loaded.config.profiles.live.trigger or TRIGGER
-        with stopping_on_signals() as stop:
-            spark = open_session(loaded.config, "live", home, **_retention(loaded, trigger))
-            record = partial(record_live_start, store, loaded, code, run.id)
-            started = _start(spark, loaded, app, home, run, AVAILABLE_NOW if available_now else trigger, stop, record)
-            _watch(store, run, home, started, stop, on_progress)
-    except BaseException as error:
-        store.end(run.id, State.FAILED, error=str(error))
-        raise
-    return store.end(run.id, State.STOPPED)
+    config, bound = loaded.config, queries(loaded.config, app)
+    with store.claim([f"live {config.app}/{query.name}" for query in bound], f"run {config.app!r}") as claim:
+        run = choose_run(store, loaded, bound, fresh=fresh, append_again=append_again)
+        claim.begin(run.id, spark_log(home).name)
+        started: list[_Started] = []
+        try:
+            on_start(store.run(run.id))
+            trigger = config.profiles.live.trigger or TRIGGER
+            with stopping_on_signals() as stop:
+                spark = open_session(config, "live", home, **_retention(loaded, trigger))
+                record = partial(record_live_start, store, loaded, code, run.id)
+                when = AVAILABLE_NOW if available_now else trigger
+                _start(spark, loaded, app, home, claim, when, stop, started, record)
+                _watch(store, claim, home.checkpoint(config.app, run.id), started, stop, on_progress)
+        except BaseException as error:
+            # Before the leases are given back: nothing of this run may write beside the next one.
+            _stop_all(started)
+            if not isinstance(error, LeaseLost):
+                claim.end(State.FAILED, error=str(error))
+            raise
+        claim.end(State.STOPPED)
+    return store.run(run.id)
 
 
 def _retention(loaded: Loaded, trigger: timedelta) -> dict[str, str]:
@@ -115,13 +129,18 @@ def _start(
     loaded: Loaded,
     app: App,
     home: Home,
-    run: Run,
+    claim: Claim,
     trigger: timedelta,
     stop: threading.Event,
+    started: list[_Started],
     record: Callable[[str, Path, tuple[Feed, ...]], None],
-) -> list[_Started]:
-    """Build every query and prepare every sink before the first one starts; `record` is told of each before it does."""
+) -> None:
+    """Build every query and prepare every sink before the first one starts; adds each to `started` when it has.
+
+    `record` is told of each just before it starts.
+    """
     config = loaded.config
+    assert claim.run is not None
     built = []
     for job in app.jobs.values():
         inputs = {name: open_stream(spark, loaded, home, name) for name in job.sources}
@@ -132,27 +151,30 @@ def _start(
                 sink = open_sink(query.sink, config, home, config.profiles.live.max_rows_per_second)
                 sink.prepare(spark, rows.schema)
                 built.append((query, rows, sink, feeds(config, job)))
-    started = []
     for query, rows, sink, order in built:
-        checkpoint = home.checkpoint(config.app, run.id) / query.name
+        checkpoint = home.checkpoint(config.app, claim.run) / query.name
         checkpoint.mkdir(parents=True, exist_ok=True)
         chosen = config.profiles.live.spark.get(PROVIDER)
         record(query.name, checkpoint, order)
         try:
             with settings(spark, {PROVIDER: plain(chosen) if chosen else state_store(rows)}):
                 mode = config.sinks[query.sink].output_mode
-                handle = start_query(rows, sink, run.id, query.name, checkpoint, trigger, stop, mode)
+                handle = start_query(rows, sink, claim, query.name, checkpoint, trigger, stop, mode)
         except Exception as error:
             if type(error).__name__ != "AnalysisException":
                 raise
             message = str(error).split(";\n", 1)[0]
             raise AppError(f"Cannot stream job {query.job!r} into sink {query.sink!r}: {message}") from error
         started.append(_Started(query, ProgressReader(query.name, handle), order))
-    return started
 
 
 def _watch(
-    store: RunStore, run: Run, home: Home, started: list[_Started], stop: threading.Event, on_progress: OnProgress
+    store: RunStore,
+    claim: Claim,
+    folder: Path,
+    started: list[_Started],
+    stop: threading.Event,
+    on_progress: OnProgress,
 ) -> None:
     """Report and record until every query has ended; one that fails ends the others."""
     while any(one.reader.query.isActive for one in started):
@@ -161,8 +183,8 @@ def _watch(
             stop.set()
         if stop.is_set():
             _stop_idle(started)
-        _report(store, run, home, started, on_progress)
-    _report(store, run, home, started, on_progress)
+        _report(store, claim, folder, started, on_progress)
+    _report(store, claim, folder, started, on_progress)
     if failure := next((found for one in started if (found := _failure(one))), None):
         raise failure
 
@@ -174,27 +196,29 @@ def _stop_idle(started: list[_Started]) -> None:
             one.reader.query.stop()
 
 
+def _stop_all(started: list[_Started]) -> None:
+    """Leave no query behind, however the run ends. Without a JVM there is none."""
+    for one in started:
+        with suppress(Exception):
+            one.reader.query.stop()
+
+
 def _failure(one: _Started) -> Exception | None:
     error = one.reader.query.exception() if not one.reader.query.isActive else None
     if error is None or StopBetweenBatches.__name__ in str(error):
         return None
-    return RunError(
-        f"Query {one.query.name!r} failed: {_cause(str(error))}", hint="Run it again to go on from the last batch."
-    )
+    found = read_failure(error)
+    goes_on = "Run it again to go on from the last batch."
+    hint = f"{found.remedy} Then run it again: it goes on from the last batch." if found.remedy else goes_on
+    return RunError(f"Query {one.query.name!r} of job {one.query.job!r} failed: {found.cause}", hint=hint)
 
 
-def _cause(text: str) -> str:
-    """The line of Spark's message that says what happened."""
-    lines = [line.strip() for line in text.splitlines() if line.strip() and not line.lstrip().startswith("at ")]
-    telling = [line for line in lines if "Error:" in line or "Exception:" in line]
-    return (telling or lines or [text])[-1][:500]
-
-
-def _report(store: RunStore, run: Run, home: Home, started: list[_Started], on_progress: OnProgress) -> None:
+def _report(store: RunStore, claim: Claim, folder: Path, started: list[_Started], on_progress: OnProgress) -> None:
     progress = [one.reader.read() for one in started]
+    assert claim.run is not None
+    claim.update(progress={"queries": [_plain(report) for report in progress]})
     for one in started:
-        record_batches(store, run.id, one.query.name, home.checkpoint(run.app, run.id) / one.query.name, one.feeds)
-    store.update(run.id, progress={"queries": [_plain(report) for report in progress]})
+        record_batches(store, claim.run, one.query.name, folder / one.query.name, one.feeds)
     on_progress(progress)
 
 

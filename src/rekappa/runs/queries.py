@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from rekappa.home import local_uri
 from rekappa.sinks.contract import BatchId, Sink
+from rekappa.store.claim import Claim
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -27,18 +28,24 @@ class StopBetweenBatches(Exception):
 def start_query(
     rows: DataFrame,
     sink: Sink,
-    run: str,
+    claim: Claim,
     name: str,
     checkpoint: Path,
     trigger: timedelta,
     stop: Event,
     output_mode: str = "append",
 ) -> StreamingQuery:
-    """Start writing; the query ends itself between two batches once `stop` is set."""
+    """Start writing; the query ends itself between two batches once `stop` is set.
+
+    It fails, and writes nothing, from the first batch on for which the process no longer has its claim.
+    """
+    run = claim.run
+    assert run is not None, "a query belongs to a run"
 
     def write(batch: DataFrame, number: int) -> None:
         if stop.is_set():
             raise StopBetweenBatches
+        claim.check()
         sink.write(batch, BatchId(run, name, number))
 
     writer = rows.writeStream.queryName(f"{run} {name}").foreachBatch(write).outputMode(output_mode)

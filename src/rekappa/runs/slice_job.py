@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from rekappa.config.bind import Query, queries
@@ -14,11 +14,12 @@ from rekappa.plan.plan import JobPlan, Mode, SourcePlan
 from rekappa.record import METADATA
 from rekappa.replay.closing import reached
 from rekappa.replay.ordered import ArchiveSource, Control, HoldBack, SliceProgress, run_slices
+from rekappa.replay.sessions import cut_from
 from rekappa.runs.control import Wish, wish
 from rekappa.runs.work import Ended, Progress, Work, report
 from rekappa.sinks.contract import BatchId, Sink
 from rekappa.sources.decode import metadata_type, payload_type
-from rekappa.sources.open import named_source, past_candidate
+from rekappa.sources.open import named_source, open_batch, past_candidate
 from rekappa.staging.tables import staging_sink
 from rekappa.store.record import State
 from rekappa.timeline import format_instant
@@ -59,7 +60,29 @@ def run_slices_job(work: Work, job: JobPlan) -> bool:
         }
         if not outcome.finished:
             raise Ended(State.CANCELLED if wish(work.home, work.run) is Wish.CANCEL else State.STOPPED)
+        doubts = [moment for moment in (outcome.not_final_from, _cut_sessions(work, job, query)) if moment is not None]
+        work.jobs[job.name]["queries"][query.name]["not_final_from"] = format_instant(min(doubts)) if doubts else None
     return fresh
+
+
+def _cut_sessions(work: Work, job: JobPlan, query: Query) -> datetime | None:
+    """From when on a session may have been cut by an edge of what was read: what its state forgot, it can't tell.
+
+    None for a query that batches can't run, too: at the end of what was read the state itself has told.
+    """
+    from pyspark.errors import AnalysisException
+
+    if job.mode is Mode.EXACT or job.finality is None or job.finality.gap is None:
+        return None
+    inputs = {
+        source.name: open_batch(work.spark, work.loaded, work.home, source.name, job.reads, work.plan.regions)
+        for source in job.sources
+    }
+    try:
+        rows = work.app.jobs[job.job].results(inputs)[query.output]
+        return cut_from(work.spark, rows, job.finality, job.reads, work.plan.window)
+    except AnalysisException:
+        return None
 
 
 def _source(work: Work, job: JobPlan, planned: SourcePlan) -> ArchiveSource:
@@ -91,11 +114,10 @@ def _slice_control(work: Work) -> Control:
     if work.stop.is_set() or told is Wish.CANCEL:
         return Control.STOP
     if told is Wish.PAUSE:
-        if work.store.run(work.run.id).state is not State.PAUSED:
-            work.store.update(work.run.id, state=State.PAUSED)
+        work.pausing(True)
         return Control.PAUSE
-    if work.store.run(work.run.id).state is State.PAUSED:
-        work.store.update(work.run.id, state=State.RUNNING)
+    work.pausing(False)
+    work.claim.check()
     return Control.GO
 
 

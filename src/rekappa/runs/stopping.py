@@ -8,7 +8,9 @@ import time
 from datetime import timedelta
 
 from rekappa.errors import RunError
-from rekappa.store.process import alive
+from rekappa.stack.process import Process
+from rekappa.store.host import this_host
+from rekappa.store.leases import run_lease
 from rekappa.store.record import Run
 from rekappa.store.runs import RunStore
 
@@ -17,16 +19,23 @@ PATIENCE = timedelta(minutes=5)
 
 def stop_run(store: RunStore, run_id: str, patience: timedelta = PATIENCE) -> Run:
     """Ask for a clean stop and wait for it. Refuses a run that is not going; never kills."""
-    run = store.run(run_id)
-    if not run.state.going or run.pid is None:
+    run, lease = store.run(run_id), store.lease(run_lease(run_id))
+    if not run.state.going or lease is None or lease.pid is None:
         raise RunError(f"Cannot stop run {run.id}: it is {run.state}, not running", hint="`rekappa runs` lists them.")
-    os.kill(run.pid, signal.SIGTERM)
-    deadline = time.monotonic() + patience.total_seconds()
-    while alive(run.pid, run.process) and time.monotonic() < deadline:
-        time.sleep(0.1)
-    if alive(run.pid, run.process):
+    if lease.machine != this_host().machine:
         raise RunError(
-            f"Run {run.id} was asked to stop but process {run.pid} is still at its current batch",
+            f"Cannot stop run {run.id} from {this_host().name}: its process {lease.pid} is on {lease.host}",
+            hint=f"Run `rekappa stop {run.id}` there.",
+        )
+    process = Process(lease.pid, lease.process or "")
+    if process.alive():
+        os.kill(process.pid, signal.SIGTERM)
+    deadline = time.monotonic() + patience.total_seconds()
+    while process.alive() and time.monotonic() < deadline:
+        time.sleep(0.1)
+    if process.alive():
+        raise RunError(
+            f"Run {run.id} was asked to stop but process {process.pid} is still at its current batch",
             hint="It will stop when that batch is done; `rekappa runs` shows it.",
         )
     return store.run(run_id)

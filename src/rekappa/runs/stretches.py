@@ -22,9 +22,9 @@ from rekappa.plan.store import load as load_plan
 from rekappa.plan.store import save as save_plan
 from rekappa.runs.backfill import carried_out, run_jobs
 from rekappa.runs.work import PLAN, OnProgress, Work
+from rekappa.store.claim import Claim
 from rekappa.store.code import Code
 from rekappa.store.record import Run
-from rekappa.store.runs import RunStore
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -58,8 +58,8 @@ def run_stretches(
 ) -> Run:
     """Run what is left of the run, each stretch by its own code. Stopped or killed, the same call goes on."""
 
-    def carry_out(run: Run, stop: Event) -> None:
-        store, jobs = RunStore.open(home), dict[str, dict[str, Any]]()
+    def carry_out(run: Run, claim: Claim, stop: Event) -> None:
+        jobs: dict[str, dict[str, Any]] = {}
         folder = home.checkpoint(run.app, run.id)
         whole = load_plan(folder / PLAN)
         for number, stretch in enumerate(stretches):
@@ -67,7 +67,7 @@ def run_stretches(
                 name = f"stretch_{number}.jsonl.gz"
                 plan = _part(whole, stretch, loaded, app)
                 save_plan(plan, folder / name)
-                run_jobs(Work(spark, loaded, app, home, run, plan, store, stop, on_progress, jobs, plan_name=name))
+                run_jobs(Work(spark, loaded, app, home, run, plan, claim, stop, on_progress, jobs, plan_name=name))
 
     return carried_out(home, run_id, carry_out)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import threading
 import time
 from collections.abc import Callable
@@ -17,8 +16,9 @@ from rekappa.errors import RekappaError, RunError
 from rekappa.home import Home
 from rekappa.plan.plan import Mode, Plan
 from rekappa.runs.control import Wish, wish
+from rekappa.spark.failures import Again, read_failure
+from rekappa.store.claim import Claim
 from rekappa.store.record import Run, State
-from rekappa.store.runs import RunStore
 from rekappa.timeline import format_instant
 
 if TYPE_CHECKING:
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 ATTEMPTS = 3
 LOOK = 0.2
 PLAN = "plan.jsonl.gz"
-_FILE = re.compile(r"[\w:/.\-=+%]*/[\w.\-=+%]+\.(?:parquet|avro|orc)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,11 +64,12 @@ class Work:
     home: Home
     run: Run
     plan: Plan
-    store: RunStore
+    claim: Claim
     stop: threading.Event
     on_progress: OnProgress
     jobs: dict[str, dict[str, Any]] = field(default_factory=dict)
     began: float = field(default_factory=time.monotonic)
+    paused: bool = False
     plan_name: str = PLAN
 
     @property
@@ -81,6 +81,12 @@ class Work:
     def folder(self) -> Path:
         return self.home.checkpoint(self.run.app, self.run.id)
 
+    def pausing(self, paused: bool) -> None:
+        """Say in the record whether the run waits; saying it again is nothing."""
+        if paused != self.paused:
+            self.claim.update(state=State.PAUSED if paused else State.RUNNING)
+            self.paused = paused
+
 
 class Ended(Exception):
     """Leaves the work between two chunks or slices: `state` is what the run is then."""
@@ -91,6 +97,7 @@ class Ended(Exception):
 
 
 def with_retries(what: str, make: Callable[[], None]) -> None:
+    """Make a piece; what may pass is tried again, what would repeat is not."""
     for number in range(1, ATTEMPTS + 1):
         try:
             make()
@@ -98,23 +105,14 @@ def with_retries(what: str, make: Callable[[], None]) -> None:
         except RekappaError:
             raise
         except Exception as error:
-            cause, file = failure(error)
-            if number == ATTEMPTS or type(error).__name__ == "AnalysisException":
-                named = f" (file {file})" if file else ""
-                raise RunError(
-                    f"Cannot make {what}{named}: {cause}",
-                    hint="The run keeps what is done: `rekappa resume RUN` tries the rest again.",
-                ) from error
-
-
-def failure(error: BaseException) -> tuple[str, str | None]:
-    """The line of Spark's message that says what happened, and the data file that it is about, if it names one."""
-    text = str(error)
-    lines = [line.strip() for line in text.splitlines() if line.strip() and not line.lstrip().startswith("at ")]
-    telling = [line for line in lines if re.search(r"(Error|Exception):", line)]
-    file = _FILE.search(text)
-    cause = (telling or lines or [type(error).__name__])[-1]
-    return cause.removeprefix("Caused by: ")[:400], file.group(0) if file else None
+            found = read_failure(error)
+            if number < ATTEMPTS and found.again is not Again.USELESS:
+                continue
+            named = f" (file {found.file})" if found.file and found.file not in found.cause else ""
+            kept = "The run keeps what is done: `rekappa resume RUN` makes the rest."
+            raise RunError(
+                f"Cannot make {what}{named}: {found.cause}", hint=f"{found.remedy} {kept}".strip()
+            ) from error
 
 
 def go_on(work: Work, waiting: Callable[[], None]) -> bool:
@@ -123,16 +121,17 @@ def go_on(work: Work, waiting: Callable[[], None]) -> bool:
         raise Ended(State.STOPPED)
     told = wish(work.home, work.run)
     if told is Wish.PAUSE:
-        work.store.update(work.run.id, state=State.PAUSED)
+        work.pausing(True)
         waiting()
         while (told := wish(work.home, work.run)) is Wish.PAUSE and not work.stop.is_set():
             time.sleep(LOOK)
         if work.stop.is_set():
             raise Ended(State.STOPPED)
         if told is Wish.GO:
-            work.store.update(work.run.id, state=State.RUNNING)
+            work.pausing(False)
     if told is Wish.CANCEL:
         raise Ended(State.CANCELLED)
+    work.claim.check()
     return True
 
 
@@ -152,4 +151,4 @@ def report(work: Work, progress: Progress) -> None:
 
 
 def save_progress(work: Work) -> None:
-    work.store.update(work.run.id, progress={"jobs": list(work.jobs.values())})
+    work.claim.update(progress={"jobs": list(work.jobs.values())})

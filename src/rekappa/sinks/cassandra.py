@@ -169,16 +169,18 @@ class Cassandra(Service):
         for row in session.execute(query, values):
             yield {name: _plain(value) for name, value in row._asdict().items()}
 
-    def look_up(self, keys: Any) -> Iterator[dict[str, Any]]:
+    def look_up(self, batches: Iterable[Any]) -> Iterator[dict[str, Any]]:
         concurrent = client("cassandra.concurrent", "cassandra")
-        session = self._session()
-        same = " AND ".join(f'"{name}" = ?' for name in keys.schema.names)
-        query = session.prepare(f"SELECT * FROM {self._name} WHERE {same}")
-        query.is_idempotent = True
-        found = concurrent.execute_concurrent_with_args(session, query, _values(keys), concurrency=IN_FLIGHT)
-        for _, rows in found:
-            for row in rows:
-                yield {name: _plain(value) for name, value in row._asdict().items()}
+        query: Any = None
+        for keys in batches:
+            session = self._session()
+            same = " AND ".join(f'"{name}" = ?' for name in keys.schema.names)
+            query = query or session.prepare(f"SELECT * FROM {self._name} WHERE {same}")
+            query.is_idempotent = True
+            found = concurrent.execute_concurrent_with_args(session, query, _values(keys), concurrency=IN_FLIGHT)
+            for _, rows in found:
+                for row in rows:
+                    yield {name: _plain(value) for name, value in row._asdict().items()}
 
     def as_stored(self, rows: DataFrame) -> DataFrame:
         """Timestamps to the millisecond; decimals, for which Cassandra declares no scale, at the widest."""

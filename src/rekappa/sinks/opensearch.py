@@ -171,13 +171,12 @@ class OpenSearch(Service):
             done += 1
         return done
 
-    def look_up(self, keys: Any) -> Iterator[dict[str, Any]]:
+    def look_up(self, batches: Iterable[Any]) -> Iterator[dict[str, Any]]:
         search = self._client()
         kinds = self._kinds(self._mapping(search) or {})
-        names = [document_id(self.key, row) for row in keys.to_pylist()]
-        for start in range(0, len(names), 1000):
-            answer = search.mget(index=self.index, body={"ids": names[start : start + 1000]})
-            for one in answer["docs"]:
+        for keys in batches:
+            names = [document_id(self.key, row) for row in keys.to_pylist()]
+            for one in search.mget(index=self.index, body={"ids": names})["docs"]:
                 if one.get("found"):
                     yield {name: _python(one["_source"].get(name), kind) for name, kind in kinds.items()}
 

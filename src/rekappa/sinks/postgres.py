@@ -7,6 +7,7 @@ writers that meet on the same rows wait for each other instead of deadlocking.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -210,21 +211,23 @@ class Postgres(Service):
                 cursor.execute(sql.SQL("SELECT {} FROM {} WHERE {}").format(columns, self._name(), where))
                 yield from cursor
 
-    def look_up(self, keys: Any) -> Iterator[dict[str, Any]]:
+    def look_up(self, batches: Iterable[Any]) -> Iterator[dict[str, Any]]:
         sql = client("psycopg.sql", "postgres")
         rows = client("psycopg.rows", "postgres")
-        if not keys.num_rows:
-            return
-        with self._connect() as connection:
-            self._copied(connection, keys)
-            # Without statistics of the keys the server may prefer to read the whole table.
-            connection.execute("ANALYZE rekappa_rows")
-            listed = sql.SQL(", ").join(sql.Identifier(name) for name in keys.schema.names)
-            query = sql.SQL("SELECT {} FROM {} WHERE ({}) IN (SELECT {} FROM rekappa_rows)").format(
-                self._selected(connection), self._name(), listed, listed
-            )
-            with connection.cursor(row_factory=rows.dict_row) as cursor:
-                yield from cursor.execute(query)
+        query = sql.SQL("SELECT {} FROM {} WHERE ({}) IN (SELECT {} FROM rekappa_rows)")
+        with ExitStack() as stack:
+            connection: Any = None
+            for keys in batches:
+                connection = connection or stack.enter_context(self._connect())
+                self._copied(connection, keys)
+                # Without statistics of the keys the server may prefer to read the whole table.
+                connection.execute("ANALYZE rekappa_rows")
+                listed = sql.SQL(", ").join(sql.Identifier(name) for name in keys.schema.names)
+                with connection.cursor(row_factory=rows.dict_row) as cursor:
+                    columns = self._selected(connection)
+                    found = cursor.execute(query.format(columns, self._name(), listed, listed)).fetchall()
+                connection.commit()
+                yield from found
 
     def _selected(self, connection: Any) -> Any:
         """The columns to read; a type that Spark has no counterpart for as text."""

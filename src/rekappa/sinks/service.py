@@ -59,8 +59,8 @@ class Service(ABC):
         """The rows of one part, as Python values, of the window if the service knows a row's time."""
 
     @abstractmethod
-    def look_up(self, keys: Any) -> Iterator[dict[str, Any]]:
-        """The rows that have one of the keys in an Arrow batch (key columns only), as Python values."""
+    def look_up(self, batches: Iterable[Any]) -> Iterator[dict[str, Any]]:
+        """The rows whose keys these Arrow batches hold (key columns only), as Python values. One question per batch."""
 
     def as_stored(self, rows: DataFrame) -> DataFrame:
         """See `Sink.as_stored`."""
@@ -81,6 +81,7 @@ def send(rows: DataFrame, service: Service, action: Action, pace: Pace | None) -
 
 
 READ_AT_ONCE = 4096
+ASK_AT_ONCE = 1000
 
 
 def fetch(spark: SparkSession, service: Service, window: Window | None, pace: Pace | None = None) -> DataFrame:
@@ -114,9 +115,8 @@ def _fetch(
 
 
 def _look_up(service: Service, schema: Any, pace: Pace | None, batches: Iterable[Any]) -> Iterator[Any]:
-    for batch in pace.through(batches) if pace else batches:
-        for start in range(0, batch.num_rows, READ_AT_ONCE):
-            yield from _batched(service.look_up(batch.slice(start, READ_AT_ONCE)), READ_AT_ONCE, schema)
+    small = (batch.slice(start, ASK_AT_ONCE) for batch in batches for start in range(0, batch.num_rows, ASK_AT_ONCE))
+    return _batched(service.look_up(pace.through(small) if pace else small), READ_AT_ONCE, schema)
 
 
 def _batched(rows: Iterator[dict[str, Any]], size: int, schema: Any) -> Iterator[Any]:

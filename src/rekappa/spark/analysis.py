@@ -1,6 +1,6 @@
 """Looking at a job's query without running it: the job is called on empty streams, and Spark's plan is read.
 
-    shapes = analyse(spark, job, {"events": "id BIGINT, event_ts TIMESTAMP, __metadata__ …"}, …)
+    shapes = analyse(spark, job, {"events": "id BIGINT, event_ts TIMESTAMP, …"}, {"counts": "minute"})
     shapes["counts"].operators
 
 The probes are streaming file sources on empty folders: cheap, streaming, and each known by its folder.
@@ -10,149 +10,166 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rekappa.app import Job
 from rekappa.errors import AppError
-from rekappa.plan.shape import Shape, Span
+from rekappa.plan.shape import Anchor, Kind, Shape, Span
 from rekappa.record import METADATA
+from rekappa.spark.plans.custom import watching
+from rekappa.spark.plans.exactness import Exactness
+from rekappa.spark.plans.functions import CLOCK, OPAQUE, RANDOM
+from rekappa.spark.plans.jvm import aggregate_types, watermark_delays
 from rekappa.spark.plans.revisions import revisions
-from rekappa.spark.plans.times import Spread
+from rekappa.spark.plans.statics import static_names
+from rekappa.spark.plans.streaming import refuse_unrunnable
+from rekappa.spark.plans.times import Moment, Nested, Spread
 from rekappa.spark.plans.tree import Node, parse
-from rekappa.spark.plans.walk import CUSTOM, Rows, Walk
+from rekappa.spark.plans.walk import CUSTOM, Rows, Walk, is_stream
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-_CLOCK = {
-    "CurrentTimestamp": "current_timestamp()",
-    "Now": "now()",
-    "CurrentDate": "current_date()",
-    "CurDateExpressionBuilder": "curdate()",
-    "LocalTimestamp": "localtimestamp()",
-    "CurrentTime": "current_time()",
-    "CurrentBatchTimestamp": "current_timestamp()",
-}
-_RANDOM = {
-    "Rand": "rand()",
-    "Randn": "randn()",
-    "Uuid": "uuid()",
-    "MonotonicallyIncreasingID": "monotonically_increasing_id()",
-    "SparkPartitionID": "spark_partition_id()",
-    "Shuffle": "shuffle()",
-    "RandStr": "randstr()",
-    "Uniform": "uniform()",
-}
-_OPAQUE = CUSTOM | {
-    "MapInPandas",
-    "MapInArrow",
-    "FlatMapGroupsInPandas",
-    "FlatMapGroupsInArrow",
-    "ScriptTransformation",
-}
+_TIMES = ("timestamp", "timestamp_ntz", "date")
 
 
 def analyse(
     spark: SparkSession,
     job: Job,
     schemas: Mapping[str, str],
-    event_times: Mapping[str, str],
     outputs: Mapping[str, str | None],
+    output_modes: Mapping[str, str] | None = None,
 ) -> dict[str, Shape]:
-    """The shape of each output of a job.
+    """The shape of each of these outputs of a job.
 
-    `schemas` are the record schemas of its sources as DDL, `event_times` the sources' event-time columns,
-    `outputs` the event-time column that each output's sink declares (None: it declares none).
+    `schemas` are the record schemas of its sources as DDL, `outputs` the event-time column that each output's sink
+    declares (None: it declares none), `output_modes` how each output is written, "append" unless told otherwise.
+    Refuses with `AppError` what Spark would refuse to run as a stream.
     """
-    with tempfile.TemporaryDirectory(prefix="rekappa-probe-") as folder:
+    with tempfile.TemporaryDirectory(prefix="rekappa-probe-") as folder, watching() as clock:
         probes, paths = {}, {}
         for name in job.sources:
-            path = Path(folder, name, "probe")
-            path.mkdir(parents=True)
+            path = Path(folder, name)
+            path.mkdir()
             probes[name] = spark.readStream.schema(schemas[name]).format("parquet").load(str(path))
-            paths[f"{path.parent.name}/{path.name}]"] = name
+            paths[f"FileSource[{path}]"] = name
         try:
             results = job.results(probes)
         except Exception as error:
             if type(error).__module__.startswith("pyspark"):
                 raise AppError(f"Cannot analyse job {job.name!r}: {str(error).splitlines()[0]}") from error
             raise
-        return {name: _shape(spark, name, results[name], paths, event_times, outputs.get(name)) for name in job.outputs}
+        shapes = {}
+        for name, event_time in outputs.items():
+            mode = (output_modes or {}).get(name, "append")
+            found = _shape(spark, job.name, name, results[name], paths, event_time, mode)
+            if found.has(Kind.CUSTOM):
+                found = replace(found, clock=tuple(sorted({*found.clock, *clock})))
+            shapes[name] = found
+        return shapes
 
 
 def _shape(
     spark: SparkSession,
+    job: str,
     output: str,
     frame: DataFrame,
     paths: Mapping[str, str],
-    event_times: Mapping[str, str],
     event_time: str | None,
+    output_mode: str,
 ) -> Shape:
     java: Any = frame._jdf
     analysed = java.queryExecution().analyzed()
     plan = parse(analysed.toJSON())
+    walk = Walk(paths)
+    _refuse_other_streams(job, plan, walk)
+    refuse_unrunnable(spark, job, analysed, plan, output_mode)
+    _refuse_other_types(frame, output, event_time)
     session: Any = spark._jsparkSession
     # The optimiser is called by itself: through the query it refuses plans with streaming sources.
     optimised = parse(session.sessionState().optimizer().execute(analysed).toJSON())
-    walk = Walk(event_times, paths)
     rows = walk.rows(plan)
-    delays = _delays(analysed)
+    exactness = Exactness(aggregate_types(analysed))
+    tolerances = exactness.tolerances(plan, rows.attributes)
+    span, anchors = _sink_time(rows, event_time)
+    delays = watermark_delays(analysed)
     watermarks: dict[str, timedelta] = {}
-    for node, source in walk.watermarked.items():
-        watermarks[source] = max(delays.get(node, timedelta()), watermarks.get(source, timedelta()))
+    for node, sources in walk.watermarked.items():
+        for source in sources:
+            watermarks[source] = max(delays.get(node, timedelta()), watermarks.get(source, timedelta()))
     columns, metadata = _used(optimised, walk)
     return Shape(
         output=output,
-        operators=tuple(walk.operators),
-        span=_span(rows, event_time),
+        operators=(*walk.operators, *exactness.operators()),
+        span=span,
         delay=max(delays.values()) if delays else None,
         watermarks=watermarks,
         columns=columns,
         metadata=metadata,
-        clock=_named(plan, _CLOCK),
-        random=_named(plan, _RANDOM) + _nondeterministic(plan),
-        static=tuple(sorted(set(walk.static))),
+        clock=_named(plan, CLOCK),
+        random=_named(plan, RANDOM) + _nondeterministic(plan),
+        static=static_names(analysed),
         event_time=event_time,
+        anchors=tuple(sorted(walk.anchors | anchors)),
+        tolerances=tolerances,
         revised=revisions(optimised),
     )
 
 
-def _span(rows: Rows, event_time: str | None) -> Span | None:
+def _refuse_other_streams(job: str, plan: Node, walk: Walk) -> None:
+    for leaf in plan.walk():
+        if is_stream(leaf) and walk.source_of(leaf) is None:
+            raise AppError(
+                f"Cannot replay job {job!r}: it reads a stream that is none of its sources "
+                f"({leaf.fields.get('sourceName') or leaf.name})",
+                hint="Declare it as a source in rekappa.yaml and take it as a parameter.",
+            )
+
+
+def _refuse_other_types(frame: DataFrame, output: str, event_time: str | None) -> None:
+    """The sink's event time, where the output has such a column, must be a time."""
     if event_time is None:
-        return None
-    name, _, part = event_time.partition(".")
+        return
+    from pyspark.sql.types import StructType
+
+    kind: Any = frame.schema
+    for part in event_time.lower().split("."):
+        fields = {one.name.lower(): one.dataType for one in kind.fields} if isinstance(kind, StructType) else {}
+        if part not in fields:
+            return
+        kind = fields[part]
+    if kind.typeName() not in _TIMES:
+        inner = f"{event_time}.start" if isinstance(kind, StructType) and "start" in kind.names else ""
+        raise AppError(
+            f"Cannot take {event_time!r} as the event time of output {output!r}: it is a {kind.simpleString().upper()}",
+            hint=f"Name {inner}." if inner else "Make a TIMESTAMP of it in the job, or name a column that is one.",
+        )
+
+
+def _sink_time(rows: Rows, event_time: str | None) -> tuple[Span | None, frozenset[Anchor]]:
+    """What is behind the sink's event time, and the columns that it is read or computed from."""
+    if event_time is None:
+        return None, frozenset()
+    head, *rest = event_time.lower().split(".")
     for attribute in rows.attributes:
-        if str(attribute.fields.get("name", "")).lower() != name.lower() or attribute.id is None:
+        if str(attribute.fields.get("name", "")).lower() != head or attribute.id is None:
             continue
         found = rows.times.get(attribute.id)
+        for part in rest:
+            if isinstance(found, Nested):
+                names = [str(one["name"]).lower() for one in found.fields]
+                found = found.inner(names.index(part)) if part in names else None
+            elif isinstance(found, Spread):
+                found = found.end if part == "end" else found.start
         if isinstance(found, Spread):
-            return found.end if part == "end" else found.start
-        if name == METADATA and part == "kafka_ingestion_ts":
-            return Span()
-        return found
-    return None
-
-
-def _delays(node: Any) -> dict[str, timedelta]:
-    """Watermark delays by node: the one thing that the plan's JSON leaves out."""
-    found: dict[str, timedelta] = {}
-    if node.getClass().getSimpleName() == "EventTimeWatermark":
-        delay = node.delay()
-        months = timedelta(days=31 * _number(delay, "months"))
-        found[node.nodeId().toString()] = (
-            months + timedelta(days=_number(delay, "days")) + timedelta(microseconds=_number(delay, "microseconds"))
-        )
-    children = node.children()
-    for position in range(children.size()):
-        found |= _delays(children.apply(position))
-    return found
-
-
-def _number(interval: Any, name: str) -> int:
-    # CalendarInterval's fields are public and final; py4j reads fields by reflection only.
-    return int(interval.getClass().getField(name).get(interval))
+            found = found.start
+        if isinstance(found, Moment):
+            return found.span, found.span.anchors
+        return None, rows.origins.get(attribute.id, frozenset())
+    return None, frozenset()
 
 
 def _named(plan: Node, names: Mapping[str, str]) -> tuple[str, ...]:
@@ -174,14 +191,14 @@ def _nondeterministic(plan: Node) -> tuple[str, ...]:
 def _used(plan: Node, walk: Walk) -> tuple[dict[str, tuple[str, ...]], dict[str, tuple[str, ...]]]:
     """The columns of each source that the optimised plan refers to, and the fields of `__metadata__` likewise."""
     leaves = [node for node in plan.walk() if node.name.startswith("StreamingRelation")]
-    quiet = Walk(walk.event_times, walk.sources)
+    quiet = Walk(walk.sources)
     referred: set[int] = quiet.rows(plan).ids
     whole = set(referred)
     fields: dict[int, set[str]] = {}
     for node in plan.walk():
         if node in leaves:
             continue
-        if node.name in _OPAQUE:
+        if node.name in OPAQUE or node.name in CUSTOM:
             referred |= quiet.rows(node.children[0]).ids
             whole |= quiet.rows(node.children[0]).ids
         for name, group in node.expressions.items():
@@ -198,7 +215,7 @@ def _used(plan: Node, walk: Walk) -> tuple[dict[str, tuple[str, ...]], dict[str,
     columns: dict[str, list[str]] = {}
     metadata: dict[str, set[str]] = {}
     for leaf in leaves:
-        source = walk.source_of(leaf)
+        source = walk.source_of(leaf) or ""
         kept = columns.setdefault(source, [])
         for attribute in leaf.of("output"):
             name, key = str(attribute.fields["name"]), attribute.id

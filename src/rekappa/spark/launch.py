@@ -42,7 +42,8 @@ def launching(settings: Mapping[str, str], home: Home) -> Iterator[None]:
     """
     home.logs.mkdir(parents=True, exist_ok=True)
     # PySpark repeats each error as a page of JSON on stderr before it raises it.
-    logging.getLogger("SQLQueryContextLogger").disabled = True
+    for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
+        logging.getLogger(name).disabled = True
     log_options = f'-Dlog4j2.configurationFile={_LOG_CONFIG.as_uri()} "-Drekappa.log={spark_log(home)}"'
     given = {**settings, JAVA_OPTIONS: f"{settings.get(JAVA_OPTIONS, '')} {log_options}".strip()}
     before = os.environ.get("PYSPARK_SUBMIT_ARGS")

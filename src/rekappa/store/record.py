@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -45,7 +45,8 @@ class State(StrEnum):
 class Run:
     """`spec` is what was asked for and never changes; `progress` is the newest that was seen.
 
-    `validation` and `publication` are written by `rekappa validate`, `publish` and `undo`.
+    `validation` and `publication` are written by `rekappa validate`, `publish` and `undo`. `pid` and `host` are those
+    of the process that holds the run's lease. `logs` are the files in the project's log folder that tell of it.
     """
 
     id: str
@@ -57,12 +58,13 @@ class Run:
     started: datetime | None = None
     ended: datetime | None = None
     pid: int | None = None
-    process: str | None = None
+    host: str | None = None
     spec: Mapping[str, Any] = field(default_factory=dict)
     progress: Mapping[str, Any] = field(default_factory=dict)
     validation: Mapping[str, Any] | None = None
     publication: Mapping[str, Any] | None = None
     error: str | None = None
+    logs: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)

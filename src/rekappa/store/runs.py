@@ -7,73 +7,42 @@ checkpoint does: batches are copied from Spark's own log after it has committed 
 from __future__ import annotations
 
 import json
-import os
 import sqlite3
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from rekappa.errors import RunError
 from rekappa.home import Home
+from rekappa.store import leases
+from rekappa.store.claim import Claim
 from rekappa.store.code import Code
-from rekappa.store.process import alive, fingerprint
+from rekappa.store.database import Database
+from rekappa.store.leases import Lease
 from rekappa.store.record import Batch, Kind, Position, Run, Start, State
 
-VERSION = 1
-_SCHEMA = """
-CREATE TABLE IF NOT EXISTS runs (
-  id TEXT PRIMARY KEY, app TEXT NOT NULL, kind TEXT NOT NULL, folder TEXT NOT NULL, state TEXT NOT NULL,
-  created TEXT NOT NULL, started TEXT, ended TEXT, pid INTEGER, process TEXT,
-  spec TEXT NOT NULL, progress TEXT NOT NULL, validation TEXT, publication TEXT, error TEXT);
-CREATE TABLE IF NOT EXISTS batches (
-  run TEXT NOT NULL, query TEXT NOT NULL, batch INTEGER NOT NULL, positions TEXT NOT NULL,
-  watermark TEXT, committed TEXT NOT NULL, PRIMARY KEY (run, query, batch)) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS starts (
-  run TEXT NOT NULL, query TEXT NOT NULL, batch INTEGER NOT NULL, code TEXT NOT NULL, target TEXT NOT NULL,
-  at TEXT NOT NULL, PRIMARY KEY (run, query, batch)) WITHOUT ROWID;
-"""
 _TIMES = ("created", "started", "ended")
-_JSON = ("spec", "progress", "validation", "publication")
+_JSON = ("spec", "progress", "validation", "publication", "logs")
+_FROM_LEASE = ("pid", "host")
 
 
 class RunStore:
     """Every method is one short transaction; nothing is cached between calls."""
 
     def __init__(self, path: Path) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        self._path = path
-        with self._connect() as db:
-            version: int = db.execute("PRAGMA user_version").fetchone()[0]
-            if version > VERSION:
-                raise RunError(
-                    f"Cannot open run store {path}: it has version {version}, this rekappa knows {VERSION}",
-                    hint="Upgrade rekappa.",
-                )
-            db.executescript(_SCHEMA)
-            db.execute(f"PRAGMA user_version = {VERSION}")
+        self._database = Database(path)
 
     @classmethod
     def open(cls, home: Home) -> RunStore:
         return cls(home.store)
 
-    @contextmanager
-    def _connect(self) -> Iterator[sqlite3.Connection]:
-        db = sqlite3.connect(self._path, timeout=30)
-        try:
-            db.execute("PRAGMA journal_mode = WAL")
-            with db:
-                yield db
-        finally:
-            db.close()
-
     def create(self, run: Run) -> Run:
         row = _to_row(run)
         names = ", ".join(row)
         marks = ", ".join("?" for _ in row)
-        with self._connect() as db:
+        with self._database.changing() as db:
             db.execute(f"INSERT INTO runs ({names}) VALUES ({marks})", list(row.values()))
         return run
 
@@ -88,43 +57,33 @@ class RunStore:
         raise RunError(f"Cannot find run {run_id!r}", hint="`rekappa runs` lists them.")
 
     def runs(self, app: str | None = None, kind: Kind | None = None) -> list[Run]:
-        """Newest first. A run whose process is gone is answered as died."""
-        with self._connect() as db:
+        """Newest first. A run that no process holds any more is answered as died."""
+        with self._database.reading() as db:
+            held = {lease.run: lease for lease in leases.all_held(db)}
             cursor = db.execute("SELECT * FROM runs ORDER BY created DESC, id DESC")
             names = [column[0] for column in cursor.description]
-            runs = [_from_row(dict(zip(names, row, strict=True))) for row in cursor]
+            found = [_from_row(dict(zip(names, row, strict=True))) for row in cursor]
         return [
-            replace(run, state=State.DIED) if run.state.going and not alive(run.pid, run.process) else run
-            for run in runs
-            if app in (None, run.app) and kind in (None, run.kind)
+            _with_holder(run, held.get(run.id)) for run in found if app in (None, run.app) and kind in (None, run.kind)
         ]
 
     def update(self, run_id: str, **changes: Any) -> Run:
-        """Change fields of a run, by their names in `Run`."""
-        row = _to_row(replace(self.run(run_id), **changes))
-        chosen = {name: row[name] for name in changes}
-        assignments = ", ".join(f"{name} = ?" for name in chosen)
-        with self._connect() as db:
-            db.execute(f"UPDATE runs SET {assignments} WHERE id = ?", [*chosen.values(), run_id])
+        """Change fields of a run that no process is at work on; the one at work has its `Claim`."""
+        with self._database.changing() as db:
+            _change(db, run_id, changes)
         return self.run(run_id)
 
-    def claim(self, run_id: str) -> Run:
-        """Mark the run as running in this process; refuses one that another process is at work on."""
-        with self._connect() as db:
-            db.execute("BEGIN IMMEDIATE")
-            found = db.execute("SELECT state, pid, process FROM runs WHERE id = ?", [run_id]).fetchone()
-            if found is not None and State(found[0]).going and alive(found[1], found[2]):
-                raise RunError(f"Cannot start run {run_id}: process {found[1]} is at work on it")
-            now, pid = datetime.now(UTC).isoformat(), os.getpid()
-            db.execute(
-                "UPDATE runs SET state = ?, pid = ?, process = ?, ended = NULL, error = NULL,"
-                " started = coalesce(started, ?) WHERE id = ?",
-                [State.RUNNING, pid, fingerprint(pid), now, run_id],
-            )
-        return self.run(run_id)
+    def claim(self, names: Sequence[str], doing: str) -> Claim:
+        """Take the leases of these names for this process, all or none; refused while another holds one of them.
 
-    def end(self, run_id: str, state: State, error: str | None = None) -> Run:
-        return self.update(run_id, state=state, ended=datetime.now(UTC), error=error, pid=None, process=None)
+        `doing` is what could not be done then, for the error: "run 'rmi'".
+        """
+        return Claim(self._database, _change, names, doing)
+
+    def lease(self, name: str) -> Lease | None:
+        """Who holds the name, or held it last."""
+        with self._database.reading() as db:
+            return leases.find(db, name)
 
     def record_batches(self, batches: Iterable[Batch]) -> None:
         """Add batches; one that is there already is left as it is."""
@@ -139,20 +98,29 @@ class RunStore:
             )
             for batch in batches
         ]
-        with self._connect() as db:
+        with self._database.changing() as db:
             db.executemany("INSERT OR IGNORE INTO batches VALUES (?, ?, ?, ?, ?, ?)", rows)
 
     def batches(self, run: str, query: str) -> list[Batch]:
         """All recorded micro-batches of one query, in order."""
-        with self._connect() as db:
+        with self._database.reading() as db:
             rows = db.execute("SELECT * FROM batches WHERE run = ? AND query = ? ORDER BY batch", [run, query])
             return [
                 Batch(row[0], row[1], row[2], _positions(row[3]), _moment(row[4]), datetime.fromisoformat(row[5]))
                 for row in rows
             ]
 
+    def drop_batches(self, run: str) -> int:
+        """Forget a run's micro-batches; answers how many there were."""
+        with self._database.changing() as db:
+            return db.execute("DELETE FROM batches WHERE run = ?", [run]).rowcount
+
+    def batch_count(self, run: str) -> int:
+        with self._database.reading() as db:
+            return int(db.execute("SELECT count(*) FROM batches WHERE run = ?", [run]).fetchone()[0])
+
     def last_batch(self, run: str, query: str) -> int | None:
-        with self._connect() as db:
+        with self._database.reading() as db:
             found = db.execute("SELECT max(batch) FROM batches WHERE run = ? AND query = ?", [run, query]).fetchone()
         return None if found[0] is None else int(found[0])
 
@@ -160,12 +128,12 @@ class RunStore:
         """Say which code a query runs from a batch on. A start that got no batch done is replaced by the next one."""
         code = json.dumps(start.code.as_json())
         row = [start.run, start.query, start.batch, code, start.target, start.at.isoformat()]
-        with self._connect() as db:
+        with self._database.changing() as db:
             db.execute("INSERT OR REPLACE INTO starts VALUES (?, ?, ?, ?, ?, ?)", row)
 
     def starts(self, run: str, query: str | None = None) -> list[Start]:
         """The starts of a run, or of one of its queries, in the order of their batches."""
-        with self._connect() as db:
+        with self._database.reading() as db:
             rows = db.execute("SELECT * FROM starts WHERE run = ? ORDER BY batch, at, query", [run]).fetchall()
         return [
             Start(row[0], row[1], row[2], Code.from_json(json.loads(row[3])), row[4], datetime.fromisoformat(row[5]))
@@ -198,10 +166,13 @@ def _positions(text: str) -> tuple[Position, ...]:
 
 
 def _to_row(run: Run) -> dict[str, Any]:
-    row = {name: getattr(run, name) for name in Run.__dataclass_fields__}
-    for name in _TIMES:
+    return _encoded({name: getattr(run, name) for name in Run.__dataclass_fields__ if name not in _FROM_LEASE})
+
+
+def _encoded(row: dict[str, Any]) -> dict[str, Any]:
+    for name in row.keys() & set(_TIMES):
         row[name] = row[name].isoformat() if row[name] else None
-    for name in _JSON:
+    for name in row.keys() & set(_JSON):
         row[name] = None if row[name] is None else json.dumps(row[name], default=str)
     return row
 
@@ -211,4 +182,17 @@ def _from_row(row: dict[str, Any]) -> Run:
         row[name] = _moment(row[name])
     for name in _JSON:
         row[name] = None if row[name] is None else json.loads(row[name])
-    return Run(**{**row, "kind": Kind(row["kind"]), "state": State(row["state"])})
+    return Run(**{**row, "kind": Kind(row["kind"]), "state": State(row["state"]), "logs": tuple(row["logs"])})
+
+
+def _with_holder(run: Run, lease: Lease | None) -> Run:
+    if not run.state.going:
+        return run
+    return replace(run, state=State.DIED) if lease is None else replace(run, pid=lease.pid, host=lease.host)
+
+
+def _change(db: sqlite3.Connection, run_id: str, changes: dict[str, Any]) -> None:
+    row = _encoded(dict(changes))
+    assignments = ", ".join(f"{name} = ?" for name in row)
+    if db.execute(f"UPDATE runs SET {assignments} WHERE id = ?", [*row.values(), run_id]).rowcount != 1:
+        raise RunError(f"Cannot find run {run_id!r}", hint="`rekappa runs` lists them.")

@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING
 from rekappa.config.model import IcebergSink
 from rekappa.config.targets import target_of
 from rekappa.errors import ValidationError
+from rekappa.plan.shape import Tolerance
 from rekappa.sinks.contract import Rerun
 from rekappa.staging.staged import Staged, StagedSink, keyed_only, of_keys, span_of
 from rekappa.store.runs import RunStore
 from rekappa.validate.compare import compare
 from rekappa.validate.expect import Expectation, parse_expectation
 from rekappa.validate.experiments import Experiments
-from rekappa.validate.final import open_from
+from rekappa.validate.final import open_from, tolerances
 from rekappa.validate.result import Comparison, Late, Outcome, Rules, SinkVerdict, Verdict, judge
 
 if TYPE_CHECKING:
@@ -106,6 +107,12 @@ def _verdict(spark: SparkSession, staged: Staged, one: StagedSink, request: Requ
     return SinkVerdict(one.name, target, found, outcome, why_not, expected.text if expected else None, late)
 
 
+def _columns(
+    loose: Mapping[str, Tolerance], tolerance: Tolerance, rows: DataFrame, key: tuple[str, ...]
+) -> tuple[str, ...]:
+    return tuple(name for name in rows.columns if loose.get(name) is tolerance and name not in key)
+
+
 def _configured(text: str | None) -> Expectation | None:
     return None if text is None else parse_expectation(text)
 
@@ -121,11 +128,14 @@ def _compared(
 ) -> Comparison:
     key = staged.loaded.config.sinks[one.name].key
     stored = one.sink.as_stored(one.rows(spark))
+    loose = tolerances(staged, one.name)
     rules = Rules(
         key=key,
         unique=one.sink.rerun is Rerun.IDEMPOTENT,
         ignore=tuple(name for name in request.ignore if name in stored.columns),
         relative=request.tolerance if key else 0.0,
+        rounded=_columns(loose, Tolerance.ROUNDING, stored, key),
+        unordered=_columns(loose, Tolerance.ORDER, stored, key),
     )
     notes: tuple[str, ...] = ()
     if not request.control:

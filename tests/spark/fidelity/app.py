@@ -84,3 +84,30 @@ def chained(impressions: DataFrame) -> DataFrame:
     quarters = fives.groupBy(F.window(F.window_time("window"), "15 minutes"))
     totals = quarters.agg(F.sum("count").alias("n"), F.max("count").alias("busiest"))
     return totals.select("window.start", "n", "busiest")
+
+
+@app.job
+def self_join(impressions: DataFrame) -> DataFrame:
+    """A show's impressions that follow each other closely: two readers of one topic."""
+    timed = impressions.withWatermark("event_ts", DELAY)
+    soon = "b.event_ts > a.event_ts AND b.event_ts <= a.event_ts + INTERVAL 20 SECONDS"
+    pairs = timed.alias("a").join(timed.alias("b"), F.expr(f"a.show_id = b.show_id AND {soon}"))
+    return pairs.select("a.impression_id", F.col("b.impression_id").alias("next_id"), "a.event_ts")
+
+
+@app.job
+def windowed_join(impressions: DataFrame, playbacks: DataFrame) -> DataFrame:
+    """Both sources counted by window, and the counts joined."""
+    shown = impressions.withWatermark("event_ts", DELAY).groupBy(F.window("event_ts", "10 minutes"), "show_id")
+    played = playbacks.withWatermark("event_ts", DELAY).groupBy(F.window("event_ts", "10 minutes"), "show_id")
+    both = shown.agg(F.count("*").alias("shown")).join(played.agg(F.count("*").alias("played")), ["window", "show_id"])
+    return both.select("window.start", "show_id", "shown", "played")
+
+
+@app.job
+def both_halves(impressions: DataFrame) -> DataFrame:
+    """A source put together with itself."""
+    timed = impressions.withWatermark("event_ts", DELAY).select("show_id", "account_id", "event_ts")
+    halves = timed.where("show_id % 2 = 0").unionByName(timed.where("account_id % 2 = 0"))
+    counted = halves.groupBy(F.window("event_ts", "10 minutes"), "show_id").count()
+    return counted.select("window.start", "show_id", F.col("count").alias("n"))

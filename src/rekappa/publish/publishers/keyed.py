@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING
 
+from rekappa.errors import PublishError
 from rekappa.publish.plan import Effect, PublishState, SinkPlan, counted
 from rekappa.publish.publishers.contract import Begin, Part, require_base
 from rekappa.sinks.contract import BatchId
@@ -113,8 +114,15 @@ class KeyedPublisher:
         """Production's rows of the window. Without a time nothing says which rows belong to it: then none do."""
         from pyspark.sql import functions as F
 
+        schema = self.sink.service.schema()
+        if self.part.regions and "region" not in schema.names:
+            raise PublishError(
+                f"Cannot tell the rows of region {', '.join(self.part.regions)} in sink {self.part.sink!r}: it has no "
+                "column `region`",
+                hint="Add the region to the job's result, or backfill all regions.",
+            )
         if self.sink.event_time is None:
-            return self.part.spark.createDataFrame([], self.sink.service.schema())
+            return self.part.spark.createDataFrame([], schema)
         rows = fetch(self.part.spark, self.sink.service, self.part.window, self.sink.pace(self.part.spark))
         rows = self.sink.of_window(rows, self.part.window)
         return rows.where(F.col("region").isin(*self.part.regions)) if self.part.regions else rows

@@ -6,11 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 
-from rekappa.spark.plans.times import Times, duration, read
+from rekappa.spark.plans.times import Base, Moment, Nested, Spread, Time, Times, duration, read
 from rekappa.spark.plans.tree import Expression, _expressions
-
-Key = tuple[int, int | None]
-"""An attribute, or one field of a window attribute."""
 
 _FLIPPED = {
     "GreaterThanOrEqual": "LessThanOrEqual",
@@ -24,47 +21,66 @@ _PASS = ("Cast", "KnownNullable", "KnownNotNull", "DatetimeSub")
 
 
 @dataclass(frozen=True, slots=True)
-class Term:
-    """An attribute's time plus a constant."""
-
-    key: Key
-    offset: timedelta
-
-
-@dataclass(frozen=True, slots=True)
 class TimeRange:
     """right - left lies in [low, high]."""
 
-    left: Expression
-    right: Expression
+    left: Moment
+    right: Moment
     low: timedelta
     high: timedelta
 
 
-def time_range(condition: Expression, left: set[int], right: set[int], times: Times) -> TimeRange | None:
-    """The range that the condition sets between one time of the left and one of the right; None if any side is open."""
-    lows: dict[tuple[Key, Key], timedelta] = {}
-    highs: dict[tuple[Key, Key], timedelta] = {}
-    anchors: dict[Key, Expression] = {}
+def time_range(condition: Expression, left: Times, right: Times) -> TimeRange | None:
+    """The range that the condition sets between one time of the left and one of the right; None if any side is open.
+
+    Bounds on the start and on the end of one window are bounds on the same time: the two are a constant apart.
+    """
+    both = left | right
+    ours, theirs = _numbers(left), _numbers(right)
+    lows: dict[tuple[Base, Base], timedelta] = {}
+    highs: dict[tuple[Base, Base], timedelta] = {}
+    ends: dict[Base, Moment] = {}
     for name, one, other in _comparisons(condition):
-        first, second = _term(one, times, anchors), _term(other, times, anchors)
+        first, second = (_moment(read(side, both)) for side in (one, other))
         if first is None or second is None:
             continue
-        if first.key[0] in right and second.key[0] in left:
+        if first.base[0] in theirs and second.base[0] in ours:
             name, first, second = _FLIPPED[name], second, first
-        if first.key[0] not in left or second.key[0] not in right:
+        if first.base[0] not in ours or second.base[0] not in theirs:
             continue
-        pair = (first.key, second.key)
+        for found in (first, second):
+            ends.setdefault(found.base, found.shifted(-found.offset))
+        pair = (first.base, second.base)
         # first + x <= second + y  means  second - first >= x - y
         bound = first.offset - second.offset
         if name in ("LessThanOrEqual", "LessThan", "EqualTo", "EqualNullSafe"):
             lows[pair] = max(lows.get(pair, bound), bound)
         if name in ("GreaterThanOrEqual", "GreaterThan", "EqualTo", "EqualNullSafe"):
             highs[pair] = min(highs.get(pair, bound), bound)
-    for pair, low in lows.items():
-        if pair in highs:
-            return TimeRange(anchors[pair[0]], anchors[pair[1]], low, highs[pair])
-    return None
+    closed = [pair for pair in lows if pair in highs]
+    if not closed:
+        return None
+    pair = min(closed, key=lambda one: highs[one] - lows[one])
+    return TimeRange(ends[pair[0]], ends[pair[1]], lows[pair], highs[pair])
+
+
+def _numbers(times: Times) -> set[int]:
+    found: set[int] = set()
+    for one in times.values():
+        if isinstance(one, Moment):
+            found.add(one.base[0])
+        elif isinstance(one, Nested):
+            found.add(one.number)
+        else:
+            found |= {one.start.base[0], one.end.base[0]}
+    return found
+
+
+def _moment(found: Time | None) -> Moment | None:
+    """Windows that are compared whole are compared by their starts."""
+    if isinstance(found, Spread) and not found.session:
+        return found.start
+    return found if isinstance(found, Moment) else None
 
 
 def _comparisons(condition: Expression) -> Iterator[tuple[str, Expression, Expression]]:
@@ -89,22 +105,3 @@ def _difference(name: str, one: Expression, other: Expression) -> Iterator[tuple
             left = left.children[0]
         if left.name == "SubtractTimestamps" and duration(right) is not None:
             yield operator, left.children[0], Expression("TimestampAddInterval", {}, (left.children[1], right))
-
-
-def _term(expression: Expression, times: Times, anchors: dict[Key, Expression]) -> Term | None:
-    while expression.name in _PASS and expression.children:
-        expression = expression.children[0]
-    if expression.name in ("TimestampAddInterval", "TimeAdd", "Add", "Subtract") and len(expression.children) == 2:
-        base, by = _term(expression.children[0], times, anchors), duration(expression.children[1])
-        if base is None or by is None:
-            return None
-        return Term(base.key, base.offset + (-by if expression.name == "Subtract" else by))
-    key: Key | None = None
-    if expression.name == "AttributeReference" and expression.id is not None:
-        key = (expression.id, None)
-    elif expression.name == "GetStructField" and expression.children[0].id is not None:
-        key = (expression.children[0].id, expression.fields.get("ordinal"))
-    if key is None or read(expression, times) is None:
-        return None
-    anchors[key] = expression
-    return Term(key, timedelta())

@@ -1,16 +1,17 @@
 """Where the times in a plan come from: each attribute that holds a time, and the span of inputs behind it.
 
-Reading is symbolic. Every time-valued expression is one anchored attribute plus an offset, the start or end
-of a window over one, or unknown. Unknown is an answer too: margins are then chosen wider.
+Reading is symbolic. Every time-valued expression is one anchored time plus an offset, the start or end of a
+window over one, or unknown. Unknown is an answer too: margins are then chosen wider.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from itertools import count
 from typing import Any
 
-from rekappa.plan.shape import ZERO, Reach, Span
+from rekappa.plan.shape import ZERO, Anchor, Reach, Span
 from rekappa.spark.plans.tree import Expression
 from rekappa.timeline import parse_duration
 
@@ -22,36 +23,123 @@ _PASS = {
     "KnownNullable",
     "KnownNotNull",
     "Alias",
-    "Cast",
     "CommonExpressionDef",
     "DatetimeSub",
+    "ParseToTimestamp",
+    "ParseToTimestampNTZ",
+    "ParseToTimestampLTZ",
 }
-_TRUNCATIONS = {"MINUTE": 60, "HOUR": 3600, "DAY": 86400, "WEEK": 7 * 86400, "MONTH": 31 * 86400, "YEAR": 366 * 86400}
+_TIME_TYPES = ("timestamp", "timestamp_ntz", "date")
+_DAY = timedelta(days=1)
+_TRUNCATIONS = {
+    "MICROSECOND": ZERO,
+    "MILLISECOND": timedelta(milliseconds=1),
+    "SECOND": timedelta(seconds=1),
+    "MINUTE": timedelta(minutes=1),
+    "HOUR": timedelta(hours=1),
+    **dict.fromkeys(("DAY", "DD"), _DAY),
+    "WEEK": 7 * _DAY,
+    **dict.fromkeys(("MONTH", "MON", "MM"), 31 * _DAY),
+    "QUARTER": 92 * _DAY,
+    **dict.fromkeys(("YEAR", "YYYY", "YY"), 366 * _DAY),
+}
+_numbers = count()
+
+Base = tuple[int, str]
+"""The number of a time, or the number of a struct and the path to a time in it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """A time: `offset` after the time known as `base`. Two moments of one row with one base are a constant apart."""
+
+    span: Span
+    base: Base
+    offset: timedelta = ZERO
+
+    def shifted(self, by: timedelta) -> Moment:
+        return Moment(shifted(self.span, by), self.base, self.offset + by)
 
 
 @dataclass(frozen=True, slots=True)
 class Spread:
     """The start and the end of a window column; `length` is None for a gap that is computed per row."""
 
-    start: Span
-    end: Span
+    start: Moment
+    end: Moment
     length: timedelta | None
     session: bool
 
 
-Times = dict[int, "Span | Spread"]
+@dataclass(frozen=True, slots=True)
+class Nested:
+    """A struct of a source, whose fields may hold times: `path` leads to it, `fields` are Spark's JSON of its type.
+
+    `reach` is what is behind any time in it, but for the anchor.
+    """
+
+    source: str
+    path: str
+    fields: tuple[Any, ...]
+    number: int
+    reach: Span = field(default_factory=Span)
+
+    def inner(self, ordinal: int) -> Moment | Nested | None:
+        """The time or struct in one of its fields."""
+        one = self.fields[ordinal]
+        found = from_source(self.source, f"{self.path}.{one['name']}", one["type"], self.number)
+        if isinstance(found, Nested):
+            return replace(found, reach=self.reach)
+        return None if found is None else replace(found, span=found.span.covering(self.reach))
+
+
+Time = Moment | Spread | Nested
+Times = dict[int, Time]
+
+
+def moment(span: Span) -> Moment:
+    """A time that is no constant apart from any other."""
+    return Moment(span, (next(_numbers), ""))
+
+
+def from_source(source: str, path: str, kind: Any, number: int | None = None) -> Moment | Nested | None:
+    """The time or struct in a source's column, by Spark's JSON of its type; `number` is the struct's around it."""
+    known = next(_numbers) if number is None else number
+    if isinstance(kind, str) and kind in _TIME_TYPES:
+        return Moment(Span(anchors=frozenset({Anchor(source, path)})), (known, path))
+    if isinstance(kind, dict) and kind.get("type") == "struct":
+        return Nested(source, path, tuple(kind["fields"]), known)
+    return None
 
 
 def shifted(span: Span, by: timedelta) -> Span:
     """The span of t + by, given that of t: what lies `after` t lies less far after t + by."""
-    return Span(
-        Reach(span.before.length + by, span.before.why, span.before.open),
-        Reach(span.after.length - by, span.after.why, span.after.open),
+    return replace(
+        span,
+        before=Reach(span.before.length + by, span.before.why, span.before.open),
+        after=Reach(span.after.length - by, span.after.why, span.after.open),
     )
 
 
-def read(expression: Expression, times: Times) -> Span | Spread | None:
-    """The span behind an expression that holds a time or a window; None for anything else."""
+def covering(one: Time, other: Time) -> Time:
+    """What is behind either of two times, or two windows, as a time of its own; of two structs the first."""
+    if isinstance(one, Moment) and isinstance(other, Moment):
+        return moment(one.span.covering(other.span))
+    if isinstance(one, Spread) and isinstance(other, Spread):
+        start, end = one.start.span.covering(other.start.span), one.end.span.covering(other.end.span)
+        return spread(start, end, one.length if one.length == other.length else None, one.session or other.session)
+    return replace(one, number=next(_numbers)) if isinstance(one, Nested) else one
+
+
+def spread(start: Span, end: Span, length: timedelta | None, session: bool) -> Spread:
+    """A window's two times: a constant apart, unless it is a session."""
+    first = moment(start)
+    fixed = length is not None and not session
+    return Spread(first, Moment(end, first.base, length or ZERO) if fixed else moment(end), length, session)
+
+
+def read(expression: Expression, times: Times) -> Time | None:
+    """What is behind an expression that holds a time, a window or a struct with times; None for anything else."""
     name, children = expression.name, expression.children
     if name == "AttributeReference":
         return times.get(expression.id if expression.id is not None else -1)
@@ -59,27 +147,36 @@ def read(expression: Expression, times: Times) -> Span | Spread | None:
         return read_window(expression, times)
     if name == "GetStructField":
         return _field(expression, times)
-    if name in _PASS and children:
+    if name == "ParseToDate" or (name == "Cast" and expression.fields.get("dataType") == "date"):
+        return _truncated(read(children[0], times), "DAY")
+    if name == "Cast" and expression.fields.get("dataType") not in _TIME_TYPES:
+        return None
+    if (name in _PASS or name == "Cast") and children:
         return read(children[0], times)
-    if name in ("TimestampAddInterval", "TimeAdd", "Add", "Subtract") and len(children) == 2:
-        base, by = read(children[0], times), duration(children[1])
-        if isinstance(base, Span) and by is not None:
-            return shifted(base, -by if name == "Subtract" else by)
+    if name in ("TimestampAddInterval", "TimeAdd", "Add", "Subtract", "DateAdd", "DateSub") and len(children) == 2:
+        base, by = read(children[0], times), _days(children[1]) if name.startswith("Date") else duration(children[1])
+        if isinstance(base, Moment) and by is not None:
+            return base.shifted(-by if name in ("Subtract", "DateSub") else by)
     if name == "TruncTimestamp" and len(children) == 2:
-        base, unit = read(children[1], times), str(children[0].fields.get("value", "")).upper()
-        if isinstance(base, Span) and unit in _TRUNCATIONS:
-            return Span(base.before, base.after.plus(timedelta(seconds=_TRUNCATIONS[unit]), f"truncation to {unit}"))
+        return _truncated(read(children[1], times), str(children[0].fields.get("value", "")).upper())
+    if name == "TruncDate" and len(children) == 2:
+        return _truncated(read(children[0], times), str(children[1].fields.get("value", "")).upper())
     return None
 
 
-def _field(expression: Expression, times: Times) -> Span | Spread | None:
-    base = expression.children[0]
-    if base.name == "AttributeReference" and base.fields.get("name") == "__metadata__":
-        # Where Kafka took an event in is as good an anchor as its own time.
-        return Span() if expression.fields.get("name") == "kafka_ingestion_ts" else None
-    spread = read(base, times)
-    if isinstance(spread, Spread):
-        return spread.start if expression.fields.get("ordinal") == 0 else spread.end
+def _truncated(found: Time | None, unit: str) -> Moment | None:
+    if not isinstance(found, Moment) or unit not in _TRUNCATIONS:
+        return None
+    later = found.span.after.plus(_TRUNCATIONS[unit], f"truncation to {unit}")
+    return moment(replace(found.span, after=later))
+
+
+def _field(expression: Expression, times: Times) -> Time | None:
+    within = read(expression.children[0], times)
+    if isinstance(within, Spread):
+        return within.start if expression.fields.get("ordinal") == 0 else within.end
+    if isinstance(within, Nested):
+        return within.inner(int(expression.fields["ordinal"]))
     return None
 
 
@@ -89,31 +186,25 @@ def read_window(struct: Expression, times: Times) -> Spread | None:
     if len(parts) != 4 or [parts[0].fields.get("value"), parts[2].fields.get("value")] != ["start", "end"]:
         return None
     end = parts[3]
-    while end.name in _PASS and end.children:
+    while (end.name in _PASS or end.name == "Cast") and end.children:
         end = end.children[0]
-    under = next((found for part in parts[1].walk() if isinstance(found := read_plain(part, times), Span)), Span())
+    found = (read(part, times) for part in parts[1].walk() if part.name in ("AttributeReference", "GetStructField"))
+    under = next((one.span for one in found if isinstance(one, Moment)), Span())
     if end.name == "Add" and len(end.children) == 2:
         length = duration(end.children[1])
         if length is None:
             return None
-        start = Span(under.before, under.after.plus(length, "window"))
-        return Spread(start, Span(under.before.plus(length, "window"), under.after), length, session=False)
+        first = replace(under, after=under.after.plus(length, "window"))
+        return spread(first, replace(under, before=under.before.plus(length, "window")), length, session=False)
     if end.name in ("TimestampAddInterval", "TimeAdd"):
         gap = duration(end.children[1])
         known = gap if gap is not None else timedelta(hours=1)
-        first = under.before.plus(known, "session gap")
         long = Reach(under.after.length, under.after.why, open=True).plus(known * SESSION_GAPS, "of session at most")
         early = Reach(under.before.length, under.before.why, open=True).plus(known * SESSION_GAPS, "of session at most")
-        return Spread(Span(first, long), Span(early, under.after.plus(known, "session gap")), gap, session=True)
+        first = replace(under, before=under.before.plus(known, "session gap"), after=long)
+        last = replace(under, before=early, after=under.after.plus(known, "session gap"))
+        return spread(first, last, gap, session=True)
     return None
-
-
-def read_plain(expression: Expression, times: Times) -> Span | None:
-    """The span of an attribute or of a field of a window, and of nothing else."""
-    if expression.name not in ("AttributeReference", "GetStructField"):
-        return None
-    found = read(expression, times)
-    return found if isinstance(found, Span) else None
 
 
 def duration(expression: Expression) -> timedelta | None:
@@ -127,6 +218,13 @@ def duration(expression: Expression) -> timedelta | None:
         return None
     value, kind = expression.fields.get("value"), expression.fields.get("dataType")
     return _literal(value, str(kind))
+
+
+def _days(expression: Expression) -> timedelta | None:
+    while expression.name == "Cast" and expression.children:
+        expression = expression.children[0]
+    text = str(expression.fields.get("value", ""))
+    return int(text) * _DAY if expression.name == "Literal" and text.lstrip("-").isdigit() else None
 
 
 def _literal(value: Any, kind: str) -> timedelta | None:

@@ -14,11 +14,12 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Expression:
-    """One node of an expression: `name` is the class, without its package."""
+    """One node of an expression: `name` is the class, without its package; `plan` that of a subquery."""
 
     name: str
     fields: dict[str, Any]
     children: tuple[Expression, ...] = ()
+    plan: Node | None = None
 
     @property
     def id(self) -> int | None:
@@ -48,9 +49,13 @@ class Node:
         yield self
 
     def all_expressions(self) -> Iterator[Expression]:
+        """Every expression of this operator, those of its subqueries included."""
         for group in self.expressions.values():
             for expression in group:
-                yield from expression.walk()
+                for part in expression.walk():
+                    yield part
+                    for node in part.plan.walk() if part.plan is not None else ():
+                        yield from node.all_expressions()
 
     def of(self, name: str) -> tuple[Expression, ...]:
         return self.expressions.get(name, ())
@@ -83,7 +88,9 @@ def _expression(rows: Iterator[dict[str, Any]]) -> Expression:
     row = next(rows)
     children = tuple(_expression(rows) for _ in range(row["num-children"]))
     fields = {key: value for key, value in row.items() if key not in ("class", "num-children")}
-    return Expression(_simple(row["class"]), fields, children)
+    inner = fields.get("plan")
+    plan = _node(iter(inner)) if isinstance(inner, list) and inner and "class" in inner[0] else None
+    return Expression(_simple(row["class"]), fields, children, plan)
 
 
 def _simple(name: str) -> str:

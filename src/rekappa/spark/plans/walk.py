@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 
-from rekappa.plan.shape import ZERO, Kind, Operator, Reach, Span
-from rekappa.spark.plans.ranges import TimeRange, time_range
-from rekappa.spark.plans.times import Spread, Times, overall, read
+from rekappa.plan.shape import ZERO, Anchor, Kind, Operator, Reach, Span
+from rekappa.spark.plans.functions import only_paces
+from rekappa.spark.plans.joins import joined
+from rekappa.spark.plans.ranges import time_range
+from rekappa.spark.plans.times import Moment, Nested, Spread, Times, covering, from_source, moment, overall, read
 from rekappa.spark.plans.tree import Expression, Node
 from rekappa.timeline import format_duration
 
@@ -16,18 +18,21 @@ CUSTOM = {
     "TransformWithState", "TransformWithStateInPandas", "TransformWithStateInPySpark", "FlatMapGroupsWithState",
     "FlatMapGroupsInPandasWithState",
 }  # fmt: skip
-_ORDER = {"First", "Last", "CollectList", "ListAgg"}
 _OUTPUTS = ("output", "outputAttrs", "outAttributes", "outputAttributes", "outputAttr")
 _LIMITS = {"GlobalLimit", "LocalLimit", "Offset", "Tail"}
+
+Origins = dict[int, frozenset[Anchor]]
+"""The columns of sources that an attribute is computed from."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """What comes out of one node: its attributes in order, and the times among them."""
+    """What comes out of one node: its attributes in order, the times among them, and where each is from."""
 
     attributes: tuple[Expression, ...]
     times: Times
     streaming: bool
+    origins: Origins = field(default_factory=dict)
 
     @property
     def ids(self) -> set[int]:
@@ -36,23 +41,30 @@ class Rows:
 
 @dataclass(slots=True)
 class Walk:
-    """`event_times` names, per source, the column that holds an event's own time."""
+    """`sources` are the names of the sources by what Spark calls their probes."""
 
-    event_times: Mapping[str, str]
     sources: Mapping[str, str]
     operators: list[Operator] = field(default_factory=list)
-    static: list[str] = field(default_factory=list)
-    watermarked: dict[str, str] = field(default_factory=dict)
+    watermarked: dict[str, set[str]] = field(default_factory=dict)
+    anchors: set[Anchor] = field(default_factory=set)
+    _defined: dict[int, Rows] = field(default_factory=dict)
 
     def rows(self, node: Node) -> Rows:
         inputs = [self.rows(child) for child in node.children]
         if not inputs:
             return self._leaf(node)
+        if node.name == "WithCTE":
+            return inputs[int(node.fields["plan"])]
+        if node.name == "CTERelationDef":
+            self._defined[int(node.fields["id"])] = inputs[0]
+            return inputs[0]
         if node.name == "Join":
             return self._join(node, *inputs)
         if node.name == "Union":
             return _union(inputs)
         one = inputs[0]
+        if only_paces(node):
+            return _again(_output(node, one), one)
         if node.name in CUSTOM:
             self.operators.append(Operator(Kind.CUSTOM, node.name))
             return Rows(_output(node, one), {}, one.streaming)
@@ -65,43 +77,59 @@ class Walk:
         if node.name in ("Project", "Expand"):
             return _projected(node, one)
         produced = _output(node, one)
-        return Rows(produced, {key: span for key, span in one.times.items() if key in _ids(produced)}, one.streaming)
+        kept = _ids(produced)
+        origins = {key: found for key, found in one.origins.items() if key in kept}
+        if node.name == "Generate":
+            inner = _origins(node.of("generator"), one)
+            origins |= dict.fromkeys(_ids(node.of("generatorOutput")), inner)
+        return Rows(produced, {key: time for key, time in one.times.items() if key in kept}, one.streaming, origins)
 
     def _leaf(self, node: Node) -> Rows:
         attributes = node.of("output")
-        streaming = node.name.startswith("StreamingRelation") or bool(node.fields.get("isStreaming"))
-        if not streaming:
-            if node.name not in ("OneRowRelation", "LocalRelation", "Range"):
-                self.static.append(_table_name(node))
+        if node.name == "CTERelationRef":
+            return _again(attributes, self._defined[int(node.fields["cteId"])])
+        if not is_stream(node):
             return Rows(attributes, {}, streaming=False)
-        source = self.source_of(node)
-        column = self.event_times.get(source)
-        times: Times = {one.id: Span() for one in attributes if one.id is not None and one.fields["name"] == column}
-        return Rows(attributes, times, streaming=True)
+        source = self.source_of(node) or ""
+        times: Times = {}
+        origins: Origins = {}
+        for one in attributes:
+            if one.id is not None:
+                name = str(one.fields["name"])
+                origins[one.id] = frozenset({Anchor(source, name)})
+                if (found := from_source(source, name, one.fields.get("dataType"))) is not None:
+                    times[one.id] = found
+        return Rows(attributes, times, True, origins)
 
-    def source_of(self, leaf: Node) -> str:
-        """The source whose probe this leaf reads."""
-        name = str(leaf.fields.get("sourceName", ""))
-        return next((source for path, source in self.sources.items() if path in name), "")
+    def source_of(self, leaf: Node) -> str | None:
+        """The source whose probe this leaf reads; None for a stream that the job opens itself."""
+        return self.sources.get(str(leaf.fields.get("sourceName", "")))
 
     def _watermark(self, node: Node, one: Rows) -> Rows:
         column = node.of("eventTime")[0]
         times = dict(one.times)
-        if column.id is not None:
-            times.setdefault(column.id, Span())
-        leaves = [leaf for leaf in node.walk() if leaf.name.startswith("StreamingRelation")]
-        for leaf in leaves:
-            self.watermarked[str(node.fields["nodeId"])] = self.source_of(leaf)
-        return Rows(one.attributes, times, one.streaming)
+        if column.id is not None and not isinstance(times.get(column.id), (Moment, Spread)):
+            times[column.id] = moment(Span(anchors=_origins((column,), one)))
+        self._anchored(read(column, times))
+        leaves = [leaf for leaf in node.walk() if is_stream(leaf)]
+        names = {name for leaf in leaves if (name := self.source_of(leaf)) is not None}
+        self.watermarked.setdefault(str(node.fields["nodeId"]), set()).update(names)
+        return Rows(one.attributes, times, one.streaming, one.origins)
+
+    def _anchored(self, *found: Moment | Spread | Nested | None) -> None:
+        for one in found:
+            if isinstance(one, Spread):
+                self.anchors |= one.start.span.anchors
+            elif isinstance(one, Moment):
+                self.anchors |= one.span.anchors
 
     def _note(self, node: Node, one: Rows) -> None:
         """Operators that leave the times as they are."""
         if node.name in ("Deduplicate", "Distinct"):
             keys = {key.id for key in node.of("keys")} or one.ids
-            if keys >= one.ids:
-                kind = Kind.WHOLE_ROW_DEDUP
-            else:
-                kind = Kind.TIMED_DEDUP if keys & one.times.keys() else Kind.OPEN_DEDUP
+            timed = {key for key, time in one.times.items() if not isinstance(time, Nested)}
+            some = Kind.TIMED_DEDUP if keys & timed else Kind.OPEN_DEDUP
+            kind = Kind.WHOLE_ROW_DEDUP if keys >= one.ids else some
             self.operators.append(Operator(kind, _names(node.of("keys"))))
         elif node.name == "DeduplicateWithinWatermark":
             self.operators.append(Operator(Kind.DEDUP_WITHIN, _names(node.of("keys"))))
@@ -110,13 +138,17 @@ class Walk:
                 self.operators.append(Operator(Kind.LIMIT))
         elif node.name == "Sort" and node.fields.get("global"):
             self.operators.append(Operator(Kind.SORT))
+        elif node.name == "Expand" and _leaves_a_time_out(node, one):
+            self.operators.append(Operator(Kind.UNKNOWN, "a total over all of time (rollup, cube or grouping sets)"))
 
     def _aggregate(self, node: Node, one: Rows) -> Rows:
         made = node.of("aggregateExpressions")
         if not one.streaming:
             return Rows(made, {}, streaming=False)
-        keys = [found for key in node.of("groupingExpressions") if (found := read(key, one.times)) is not None]
+        read_keys = (read(key, one.times) for key in node.of("groupingExpressions"))
+        keys = [found for found in read_keys if isinstance(found, (Moment, Spread))]
         windows = [key for key in keys if isinstance(key, Spread)]
+        self._anchored(*keys)
         if windows:
             window = windows[0]
             kind = Kind.SESSION if window.session else Kind.WINDOW
@@ -126,12 +158,10 @@ class Walk:
             self.operators.append(Operator(Kind.TIME_GROUP))
         else:
             self.operators.append(Operator(Kind.AGGREGATE, _names(node.of("groupingExpressions"))))
-        order = {part.name for part in node.all_expressions() if part.name in _ORDER}
-        if order:
-            self.operators.append(Operator(Kind.ORDER_SENSITIVE, ", ".join(sorted(order))))
+        origins = _made(made, one)
         if not keys:
-            return Rows(made, {}, streaming=True)
-        whole = keys[0].start if isinstance(keys[0], Spread) else keys[0]
+            return Rows(made, {}, True, origins)
+        whole = windows[0].start.span if windows else next(key.span for key in keys if isinstance(key, Moment))
         either = Reach(overall(whole), (*whole.before.why, *whole.after.why), whole.before.open or whole.after.open)
         times: Times = {}
         for expression in made:
@@ -141,64 +171,38 @@ class Walk:
             if inside is None:
                 found = read(expression, one.times)
             else:
-                timed = any(read(part, one.times) for part in inside.walk() if part.name == "AttributeReference")
+                timed = [found for part in inside.walk() if isinstance(found := read(part, one.times), Moment)]
                 plain = any(part.name in ("Max", "Min", "First", "Last") for part in inside.walk())
-                found = Span(either, either) if timed and plain else None
+                anchors = whole.anchors.union(*(part.span.anchors for part in timed))
+                found = moment(Span(either, either, anchors)) if timed and plain else None
             if found is not None:
                 times[expression.id] = found
-        return Rows(made, times, streaming=True)
+        return Rows(made, times, True, origins)
 
     def _join(self, node: Node, left: Rows, right: Rows) -> Rows:
         kind = str(node.fields.get("joinType", {}))
         one_sided = "LeftSemi" in kind or "LeftAnti" in kind
         attributes = left.attributes if one_sided else left.attributes + right.attributes
+        origins = left.origins | right.origins
         if not (left.streaming and right.streaming):
-            return Rows(attributes, left.times | right.times, left.streaming or right.streaming)
+            return Rows(attributes, left.times | right.times, left.streaming or right.streaming, origins)
         word = kind.rsplit(".", 1)[-1].strip("'}$ ")
-        both = left.times | right.times
         condition = node.of("condition")
-        found = time_range(condition[0], left.ids, right.ids, both) if condition else None
+        found = time_range(condition[0], left.times, right.times) if condition else None
         if found is None:
             self.operators.append(Operator(Kind.OPEN_JOIN, word))
-            return Rows(attributes, {}, streaming=True)
+            return Rows(attributes, {}, True, origins)
+        self.anchors |= found.left.span.anchors | found.right.span.anchors
         width = max(abs(found.low), abs(found.high))
         detail = f"{word}, {_signed(found.low)} to {_signed(found.high)}"
         self.operators.append(Operator(Kind.JOIN, detail, width))
-        return Rows(attributes, _joined(found, left.times, right.times), streaming=True)
+        return Rows(attributes, joined(found, left.times, right.times), True, origins)
 
 
-def _joined(found: TimeRange, left: Times, right: Times) -> Times:
-    """Every time of either side now has inputs of both sides behind it."""
-    first, second = _span(read(found.left, left)), _span(read(found.right, right))
-    times: Times = {}
-    for key, span in left.items():
-        times[key] = _across(span, first, second, found.low, found.high)
-    for key, span in right.items():
-        times[key] = _across(span, second, first, -found.high, -found.low)
-    return times
-
-
-def _across(own: Span | Spread, anchor: Span, other: Span, low: timedelta, high: timedelta) -> Span | Spread:
-    """The span of one side's time, given that the other side's anchor is [low, high] away from this side's."""
-    if isinstance(own, Spread):
-        return Spread(_reaching(own.start, anchor, other, low, high), _reaching(own.end, anchor, other, low, high),
-                      own.length, own.session)  # fmt: skip
-    return _reaching(own, anchor, other, low, high)
-
-
-def _reaching(own: Span, anchor: Span, other: Span, low: timedelta, high: timedelta) -> Span:
-    if own != anchor:
-        # Two times of one row, both near the same inputs: the way to the anchor leads over those.
-        low, high = low - own.before.length - anchor.after.length, high + own.after.length + anchor.before.length
-    before = other.before.plus(ZERO - low, "join range")
-    after = other.after.plus(high, "join range")
-    return own.covering(Span(before, after))
-
-
-def _span(found: Span | Spread | None) -> Span:
-    if isinstance(found, Spread):
-        return found.start
-    return found or Span()
+def is_stream(node: Node) -> bool:
+    """Whether a stream begins here. A named part of the query that is used again is none, though Spark marks it so."""
+    marked = node.name.startswith("StreamingRelation") or node.fields.get("isStreaming") is True
+    return marked and node.name != "CTERelationRef"
 
 
 def _signed(value: timedelta) -> str:
@@ -208,30 +212,66 @@ def _signed(value: timedelta) -> str:
 def _union(inputs: list[Rows]) -> Rows:
     first = inputs[0]
     times: Times = {}
+    origins: Origins = {}
+    streams = [rows for rows in inputs if rows.streaming]
     for position, attribute in enumerate(first.attributes):
-        spans = [rows.times.get(rows.attributes[position].id or -1) for rows in inputs if rows.streaming]
-        plain = [span for span in spans if isinstance(span, Span)]
-        if attribute.id is not None and plain and len(plain) == len(spans):
-            merged = plain[0]
-            for span in plain[1:]:
-                merged = merged.covering(span)
+        if attribute.id is None:
+            continue
+        ids = [(rows, _key(rows.attributes[position])) for rows in streams]
+        origins[attribute.id] = frozenset().union(*(rows.origins.get(key, frozenset()) for rows, key in ids))
+        found = [rows.times.get(key) for rows, key in ids]
+        merged = found[0] if found else None
+        for other in found[1:]:
+            same = merged is not None and other is not None and type(merged) is type(other)
+            merged = covering(merged, other) if same and merged is not None and other is not None else None
+        if merged is not None:
             times[attribute.id] = merged
-    return Rows(first.attributes, times, any(rows.streaming for rows in inputs))
+    return Rows(first.attributes, times, bool(streams), origins)
+
+
+def _again(attributes: tuple[Expression, ...], defined: Rows) -> Rows:
+    """A named part of the query, used under attributes of its own."""
+    pairs = [(one.id, other.id) for one, other in zip(attributes, defined.attributes, strict=True)]
+    times: Times = {
+        new: covering(defined.times[old], defined.times[old])
+        for new, old in pairs
+        if new is not None and old is not None and old in defined.times
+    }
+    origins = {new: defined.origins.get(old, frozenset()) for new, old in pairs if new is not None and old is not None}
+    return Rows(attributes, times, defined.streaming, origins)
 
 
 def _projected(node: Node, one: Rows) -> Rows:
     if node.name == "Project":
         made = node.of("projectList")
-        found = {item.id: span for item in made if item.id is not None and (span := read(item, one.times)) is not None}
-        return Rows(made, found, one.streaming)
+        found = {item.id: time for item in made if item.id is not None and (time := read(item, one.times)) is not None}
+        return Rows(made, found, one.streaming, _made(made, one))
     made = node.of("output")
     first = node.of("projections")[: len(made)]
-    times = {
-        attribute.id: span
-        for attribute, value in zip(made, first, strict=False)
-        if attribute.id is not None and (span := read(value, one.times)) is not None
-    }
-    return Rows(made, times, one.streaming)
+    times: Times = {}
+    origins: Origins = {}
+    for attribute, value in zip(made, first, strict=False):
+        if attribute.id is not None:
+            origins[attribute.id] = _origins((value,), one)
+            if (time := read(value, one.times)) is not None:
+                times[attribute.id] = time
+    return Rows(made, times, one.streaming, origins)
+
+
+def _leaves_a_time_out(node: Node, one: Rows) -> bool:
+    """Whether some of the row's copies lack a time that others have: it is grouped by in those only."""
+    width, values = len(node.of("output")), node.of("projections")
+    timed = [isinstance(read(value, one.times), (Moment, Spread)) for value in values]
+    return any(len({timed[at] for at in range(column, len(values), width)}) > 1 for column in range(width))
+
+
+def _made(made: Iterable[Expression], one: Rows) -> Origins:
+    return {item.id: _origins((item,), one) for item in made if item.id is not None}
+
+
+def _origins(expressions: Iterable[Expression], one: Rows) -> frozenset[Anchor]:
+    parts = (part for expression in expressions for part in expression.walk() if part.name == "AttributeReference")
+    return frozenset().union(*(one.origins.get(_key(part), frozenset()) for part in parts))
 
 
 def _output(node: Node, one: Rows) -> tuple[Expression, ...]:
@@ -240,16 +280,13 @@ def _output(node: Node, one: Rows) -> tuple[Expression, ...]:
     return next((node.of(name) for name in _OUTPUTS if node.of(name)), one.attributes)
 
 
+def _key(expression: Expression) -> int:
+    return -1 if expression.id is None else expression.id
+
+
 def _ids(attributes: tuple[Expression, ...]) -> set[int]:
     return {attribute.id for attribute in attributes if attribute.id is not None}
 
 
 def _names(expressions: tuple[Expression, ...]) -> str:
     return ", ".join(str(expression.fields.get("name", expression.name)) for expression in expressions)
-
-
-def _table_name(node: Node) -> str:
-    identifier = node.fields.get("identifier") or node.fields.get("catalogTable") or node.name
-    if isinstance(identifier, dict):
-        identifier = identifier.get("name") or identifier.get("identifier", {}).get("table") or node.name
-    return str(identifier)

@@ -1,0 +1,53 @@
+"""What Spark's JSON of a plan leaves out, asked of the plan itself: watermark delays, and the types of aggregates."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
+
+
+def watermark_delays(plan: Any) -> dict[str, timedelta]:
+    """The delay of every watermark, by the id of its node."""
+    found: dict[str, timedelta] = {}
+    for node in nodes(plan):
+        if simple_name(node) == "EventTimeWatermark":
+            delay = node.delay()
+            days = timedelta(days=31 * _number(delay, "months") + _number(delay, "days"))
+            found[node.nodeId().toString()] = days + timedelta(microseconds=_number(delay, "microseconds"))
+    return found
+
+
+def aggregate_types(plan: Any) -> dict[int, str]:
+    """The type of what every aggregate gives, by the id of its result."""
+    found: dict[int, str] = {}
+    for node in nodes(plan):
+        if simple_name(node) != "Aggregate":
+            continue
+        waiting = each(node.aggregateExpressions())
+        while waiting:
+            expression = waiting.pop()
+            if simple_name(expression) == "AggregateExpression":
+                found[int(expression.resultId().id())] = str(expression.dataType().catalogString())
+            waiting += each(expression.children())
+    return found
+
+
+def nodes(plan: Any) -> Iterator[Any]:
+    yield plan
+    for child in each(plan.children()):
+        yield from nodes(child)
+
+
+def each(sequence: Any) -> list[Any]:
+    """The elements of a Scala sequence."""
+    return [sequence.apply(position) for position in range(sequence.size())]
+
+
+def simple_name(thing: Any) -> str:
+    return str(thing.getClass().getSimpleName()).rstrip("$")
+
+
+def _number(interval: Any, name: str) -> int:
+    # CalendarInterval's fields are public and final; py4j reads fields by reflection only.
+    return int(interval.getClass().getField(name).get(interval))

@@ -1,0 +1,133 @@
+"""This process at work: the leases it holds, and the run whose record only it may write meanwhile.
+
+    with store.claim(["archive table lake.events.plays"], "archive 'rmi'") as claim:
+        claim.begin(run.id)
+        claim.check()                        before each commit
+        claim.end(State.STOPPED)
+
+A thread renews the leases, so that a long batch does not lose them. A process that was suspended, or whose machine
+was, may find that another has taken over: `check`, `update` and `end` then raise `LeaseLost` and write nothing.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from types import TracebackType
+from typing import Any
+
+from rekappa.errors import LeaseLost, RunError
+from rekappa.store import leases
+from rekappa.store.database import Database
+from rekappa.store.record import State
+
+LASTS = timedelta(seconds=60)
+"""How long a lease outlives its last renewal: what a process of another machine that died holds others up for."""
+RENEWALS = 6
+"""How often a lease is renewed in that time."""
+
+Change = Callable[[sqlite3.Connection, str, dict[str, Any]], None]
+
+
+class Claim:
+    """Made by `RunStore.claim`. Safe to use from several threads; gives everything back at the end of its `with`."""
+
+    def __init__(self, database: Database, change: Change, names: Sequence[str], doing: str) -> None:
+        self.run: str | None = None
+        self._database, self._change, self._doing = database, change, doing
+        self._lasts = LASTS
+        self._tokens: dict[str, int] = {}
+        self._lock = threading.Lock()
+        self._ended = threading.Event()
+        self._taken: str | None = None
+        with database.changing() as db:
+            self._take(db, names)
+        self._heart = threading.Thread(target=self._beat, name="rekappa-lease", daemon=True)
+        self._heart.start()
+
+    def begin(self, run: str, log: str | None = None) -> None:
+        """Mark the run as running in this process. Refuses one that another process is at work on."""
+        with self._lock, self._database.changing() as db:
+            self._require(db)
+            if leases.run_lease(run) not in self._tokens:
+                self._take(db, [leases.run_lease(run)], run)
+            leases.renew(db, self._tokens, self._lasts, run)
+            logs = db.execute("SELECT logs FROM runs WHERE id = ?", [run]).fetchone()
+            if logs is None:
+                raise RunError(f"Cannot {self._doing}: there is no run {run}")
+            db.execute(
+                "UPDATE runs SET state = ?, ended = NULL, error = NULL, started = coalesce(started, ?) WHERE id = ?",
+                [State.RUNNING, datetime.now(UTC).isoformat(), run],
+            )
+            if log is not None:
+                db.execute(
+                    "UPDATE runs SET logs = json_insert(logs, '$[#]', ?)"
+                    " WHERE id = ? AND NOT EXISTS (SELECT 1 FROM json_each(logs) WHERE value = ?)",
+                    [log, run, log],
+                )
+        self.run = run
+
+    def check(self) -> None:
+        """Called before each commit: raises `LeaseLost` unless every lease is still this process's."""
+        with self._lock, self._database.changing() as db:
+            self._require(db)
+
+    def update(self, **changes: Any) -> None:
+        """Change fields of the run, by their names in `Run`."""
+        assert self.run is not None, "begin() comes first"
+        with self._lock, self._database.changing() as db:
+            self._require(db)
+            self._change(db, self.run, changes)
+
+    def end(self, state: State, error: str | None = None) -> None:
+        """Say how the run ended and give the leases back, in one step."""
+        assert self.run is not None, "begin() comes first"
+        with self._lock, self._database.changing() as db:
+            self._require(db)
+            self._change(db, self.run, {"state": state, "ended": datetime.now(UTC), "error": error})
+            leases.give_back(db, self._tokens)
+            self._tokens = {}
+        self._ended.set()
+
+    def __enter__(self) -> Claim:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._ended.set()
+        # A store out of reach must not hide why the work ended; what is not given back expires.
+        with suppress(sqlite3.Error), self._lock, self._database.changing() as db:
+            leases.give_back(db, self._tokens)
+            self._tokens = {}
+        self._heart.join()
+
+    def _take(self, db: sqlite3.Connection, names: Sequence[str], run: str | None = None) -> None:
+        answer = leases.take(db, names, self._lasts, run)
+        if isinstance(answer, leases.Lease):
+            wait = "It is taken over when that process has not been heard of for a minute."
+            stop = f"`rekappa stop {answer.run}` stops it. " if answer.run else ""
+            raise RunError(f"Cannot {self._doing}: {answer.holder} on {answer.name!r}", hint=stop + wait)
+        self._tokens |= answer
+
+    def _require(self, db: sqlite3.Connection) -> None:
+        self._taken = self._taken or leases.renew(db, self._tokens, self._lasts)
+        if self._taken is None:
+            return
+        now = leases.find(db, self._taken)
+        by = f": {now.holder}" if now is not None and now.pid is not None else ""
+        raise LeaseLost(
+            f"Cannot go on: this process lost its lease on {self._taken!r}{by}",
+            hint="It was suspended, or the clock was set, for longer than the lease lasts. Nothing was written since.",
+        )
+
+    def _beat(self) -> None:
+        while not self._ended.wait(self._lasts.total_seconds() / RENEWALS):
+            try:
+                self.check()
+            except LeaseLost:
+                return
+            except sqlite3.Error:
+                # The store is busy or out of reach: the next beat, or the check before a commit, tells.
+                continue

@@ -1,0 +1,66 @@
+"""What a person may ask of a backfill: kept as told, and refused in clear words where no calendar holds it."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from click.testing import CliRunner
+
+from rekappa.cli.main import main
+from rekappa.errors import PlanError
+from rekappa.planning.request import BackfillRequest
+from rekappa.timeline import Window, parse_duration
+
+WINDOW = Window.parse("2026-11-01T13:00Z", "2026-11-01T16:00Z")
+
+
+def test_a_request_is_read_back_as_it_was_written() -> None:
+    asked = BackfillRequest(WINDOW, warm_up=timedelta(), drain=timedelta(minutes=5), clock_skew=timedelta(seconds=90))
+    assert BackfillRequest.from_json(asked.to_json()) == asked
+
+
+@pytest.mark.parametrize("text", ["0", " 0 ", "0s", "0 minutes"])
+def test_nothing_is_a_duration(text: str) -> None:
+    assert parse_duration(text) == timedelta()
+
+
+@pytest.mark.parametrize("text", ["00x", "5", "-0", ""])
+def test_other_bare_numbers_are_not(text: str) -> None:
+    with pytest.raises(ValueError, match="as a duration"):
+        parse_duration(text)
+
+
+@pytest.mark.parametrize(
+    ("start", "end"), [("0001-01-01", "0001-01-02"), ("9999-12-30", "9999-12-31"), ("0001-01-01", "9999-12-31")]
+)
+def test_years_at_the_ends_of_the_calendar_are_refused(start: str, end: str) -> None:
+    with pytest.raises(PlanError, match="outside the years 1583 to 9000"):
+        BackfillRequest(Window.parse(start, end))
+
+
+@pytest.mark.parametrize("margin", ["warm_up", "drain", "clock_skew"])
+def test_margins_of_a_million_days_are_refused(margin: str) -> None:
+    with pytest.raises(PlanError, match="of 1000000d: it is longer than a hundred years"):
+        BackfillRequest(WINDOW, **{margin: timedelta(days=1_000_000)})  # type: ignore[arg-type]
+    with pytest.raises(PlanError, match="can't be negative"):
+        BackfillRequest(WINDOW, **{margin: timedelta(seconds=-1)})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("told", "said"),
+    [
+        (["--start", "0001-01-01", "--end", "0001-01-02"], "outside the years"),
+        (["--start", "2026-11-01", "--end", "2026-11-02", "--warm-up", "1000000d"], "hundred years"),
+        (["--start", "2026-11-01", "--end", "2026-11-02", "--clock-skew", "soon"], "Cannot use --clock-skew"),
+    ],
+)
+def test_the_command_line_says_so(told: list[str], said: str) -> None:
+    done = CliRunner().invoke(main, ["plan", "nowhere", *told])
+    assert done.exit_code != 0
+    assert said in done.output
+
+
+def test_a_window_does_not_leave_the_calendar() -> None:
+    with pytest.raises(PlanError, match="outside the years 1 to 9999"):
+        WINDOW.widened(timedelta(days=1_000_000))
