@@ -79,14 +79,6 @@ def run(
     show_run(out, Home.locate(), ended.id)
 
 
-_COLUMNS = {
-    "queries": ["query", "batch", "rows", "rows_per_second", "lag", "watermark", "late_rows"],
-    "routes": ["source", "batch", "rows", "behind", "complete_until"],
-    "jobs": ["job", "mode", "done", "total", "rows", "late_rows", "reached", "rows_per_second"],
-}
-"""What is shown of the progress of live, archive and backfill runs."""
-
-
 def _words(report: object) -> str:
     from rekappa.runs.queries import QueryProgress
 

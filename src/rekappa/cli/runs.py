@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from rekappa.store.runs import RunStore
 
 _QUERY = ("query", "batch", "rows", "rows_per_second", "lag", "watermark", "late_rows")
+_ROUTE = ("source", "batch", "rows", "behind", "complete_until")
 _JOB = ("job", "mode", "done", "total", "rows", "late_rows", "reached", "rows_per_second")
 
 
@@ -49,8 +50,12 @@ def runs(run: str | None, app: str | None, other: str | None, as_json: bool) -> 
     if out.is_json:
         out.document(found)
         return
-    rows = [(one.id, one.app, one.kind, one.state, one.created, one.ended, one.error) for one in found]
-    out.table("Runs", ["run", "app", "kind", "state", "created", "ended", "error"], rows)
+    rows = [
+        (one.id, one.app, one.kind, one.state, one.created, one.ended, f"{one.pid} on {one.host}" if one.pid else None,
+         one.error)
+        for one in found
+    ]  # fmt: skip
+    out.table("Runs", ["run", "app", "kind", "state", "created", "ended", "process", "error"], rows)
 
 
 def show_run(out: Output, home: Home, run_id: str) -> None:
@@ -90,6 +95,8 @@ def _facts(run: Run, controls: list[Run]) -> Iterator[tuple[str, Any]]:
     yield "app", run.app
     yield "folder", run.folder
     yield "created", run.created
+    if run.pid:
+        yield "process", f"{run.pid} on {run.host}"
     if run.ended:
         yield "ended", run.ended
     if spec.get("start"):
@@ -119,7 +126,7 @@ def _validation(verdict: Mapping[str, Any] | None) -> str:
 
 
 def _show_progress(out: Output, run: Run) -> None:
-    for title, columns in (("queries", _QUERY), ("jobs", _JOB)):
+    for title, columns in (("queries", _QUERY), ("routes", _ROUTE), ("jobs", _JOB)):
         rows = [[one.get(column) for column in columns] for one in run.progress.get(title) or ()]
         if rows:
             out.table("Progress", [column.replace("_", " ") for column in columns], rows)

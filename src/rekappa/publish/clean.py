@@ -46,8 +46,8 @@ def clean(
     staging of a run its checkpoints, logs and batch records.
 
     A run that is going, paused or can be resumed keeps everything. What a control staged goes with that of the run
-    that it is a control of. Undo is impossible afterwards: the tag that marks the state before goes too. Live runs keep what they
-    have: it is production's own history.
+    that it is a control of. Undo is impossible afterwards: the tag that marks the state before goes too. Live runs
+    keep what they have: it is production's own history.
     """
     retention = config.staging_retention if older_than is None else older_than
     store = RunStore.open(home)

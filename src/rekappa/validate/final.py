@@ -1,4 +1,4 @@
-"""What a backfill's plan says of its output: from when on it was not final, and which columns no replay gives exactly."""
+"""What a backfill's plan says of its output: from when on it was not final, which columns no replay gives exactly."""
 
 from __future__ import annotations
 
