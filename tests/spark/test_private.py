@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pyspark.errors import AnalysisException
 from pyspark.sql.types import LongType, StructField, StructType
 
 from rekappa.iceberg import private as iceberg
@@ -91,6 +92,9 @@ def test_spark(spark: SparkSession, tmp_path: Path) -> None:
     assert asked == ["numbers"]
     assert stream.isStreaming
     assert private.analysed(stream).toString().strip() == "numbers"
+    private.check_for_streaming(spark, private.analysed(stream), "append")
+    with pytest.raises(AnalysisException):
+        private.check_for_streaming(spark, private.analysed(stream.groupBy("id").count()), "append")
     got: list[int] = []
     started = stream.writeStream.foreachBatch(lambda rows, number: got.extend(row.id for row in rows.collect()))
     query = started.option("checkpointLocation", str(tmp_path / "checkpoint")).start()

@@ -101,7 +101,8 @@ def _times(source: str, event_time: str, shapes: Sequence[Shape]) -> tuple[str, 
     """The columns by which an event of the source belongs to a time of the output."""
     if any(shape.event_time is None for shape in shapes):
         return (INGESTION,)
-    return (event_time,)
+    anchors = {anchor.column for shape in shapes for anchor in shape.anchors if anchor.source == source}
+    return tuple(sorted(anchors)) or (event_time,)
 
 
 def _closes(planned: JobPlan, shapes: Sequence[Shape], drain: timedelta | None) -> datetime | None:

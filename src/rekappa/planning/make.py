@@ -164,11 +164,14 @@ def _ask(spark: SparkSession, loaded: Loaded, app: App, request: BackfillRequest
     sources = {name: named_source(loaded, name) for name in job.sources}
     schemas = {name: record_ddl(payload_ddl(source, loaded.folder)) for name, source in sources.items()}
     shapes: list[Shape] = []
+    modes = {query.output: config.sinks[query.sink].output_mode for query in own}
     # An output with two sinks is looked at once for each: they may declare different event times.
     for declared, mode in dict.fromkeys(_taken(config, query) for query in own):
         alike = [query for query in own if _taken(config, query) == (declared, mode)]
         outputs = [query.output for query in alike]
-        found = analyse(spark, job, schemas, dict.fromkeys(outputs, declared), dict.fromkeys(outputs, mode))
+        # The job's other outputs are looked at beside these, each in a mode that it has.
+        written = {**modes, **dict.fromkeys(outputs, mode)}
+        found = analyse(spark, job, schemas, dict.fromkeys(outputs, declared), written)
         shapes += [replace(found[query.output], taken=taken_by(config.sinks[query.sink])) for query in alike]
     choice = choose(job.name, shapes, request.mode, warm_up_told=request.warm_up is not None)
     lateness = max(past_candidate(name, source)[1].max_misalignment for name, source in sources.items())

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from rekappa.plan.model import reader
 from rekappa.plan.store import PlanFile
 from rekappa.replay.stream import REPLAY, AboutTo, ReplaySource, slice_scan
-from rekappa.spark import private
+from rekappa.spark.private import with_sources
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -41,7 +41,7 @@ def with_readers(
         scan = slice_scan(spark, plan, job, name, tables[name], _schema(source.schema()))
         return ReplaySource(scan, plan, job, reader(name, number), about_to)
 
-    return private.with_sources(spark, rows, own_reader)
+    return with_sources(spark, rows, own_reader)
 
 
 def _schema(java: Any) -> StructType:

@@ -11,6 +11,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from rekappa.plan.finality import Finality
+from rekappa.spark.plans.jvm import each, nodes, simple_name
 from rekappa.spark.private import analysed, frame_of
 from rekappa.timeline import Window, instant
 
@@ -45,7 +46,8 @@ def cut_from(
         later = (end > F.lit(finality.settled(reads))) & F.lit(finality.after is None)
         earlier = (start < F.lit(finality.known_from(reads))) & F.lit(finality.open_before)
         inside = (start < F.lit(output.end)) & (end > F.lit(output.start))
-        touching = sessions.where((later | earlier) & inside)
+        # Spark would push the filter below the aggregate, to sessions of one event each; not one that is undetermined.
+        touching = sessions.where(F.when(F.spark_partition_id() >= 0, (later | earlier) & inside))
         first = touching.agg(F.unix_micros(F.min(start.cast("timestamp")))).first()
         if first is not None and first[0] is not None:
             moments.append(max(instant(first[0]), output.start))
@@ -54,23 +56,13 @@ def cut_from(
 
 def _sessions(spark: SparkSession, rows: DataFrame) -> Iterator[DataFrame]:
     """The session windows of every aggregate over them, as column `session`."""
-    for node in _walk(analysed(rows)):
-        if node.getClass().getSimpleName() != "Aggregate" or _NAME not in node.toString():
+    for node in nodes(analysed(rows)):
+        if simple_name(node) != "Aggregate" or _NAME not in node.toString():
             continue
-        kinds = [str(one.dataType().simpleString()) for one in _listed(node.output())]
+        kinds = [str(one.dataType().simpleString()) for one in each(node.output())]
         found = [at for at, kind in enumerate(kinds) if kind.startswith(_WINDOW)]
         if found:
             made = frame_of(spark, node)
             names = [f"c{at}" for at in range(len(made.columns))]
             names[found[0]] = "session"
             yield made.toDF(*names).select("session")
-
-
-def _walk(node: Any) -> Iterator[Any]:
-    yield node
-    for child in _listed(node.children()):
-        yield from _walk(child)
-
-
-def _listed(sequence: Any) -> list[Any]:
-    return [sequence.apply(at) for at in range(sequence.size())]

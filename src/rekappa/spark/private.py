@@ -134,3 +134,10 @@ def set_watermark(query: StreamingQuery, millis: int) -> None:
     """Give the next batch of a running query exactly this watermark (milliseconds since 1970)."""
     java: Any = query._jsq
     java.streamingQuery().watermarkTracker().setWatermark(millis)
+
+
+def check_for_streaming(spark: SparkSession, plan: Any, output_mode: str) -> None:
+    """Spark's own check of an analysed plan that shall run as a stream; raises Spark's `AnalysisException`."""
+    jvm: Any = spark._jvm
+    mode = getattr(jvm.org.apache.spark.sql.streaming.OutputMode, output_mode.capitalize())()
+    jvm.org.apache.spark.sql.catalyst.analysis.UnsupportedOperationChecker.checkForStreaming(plan, mode)

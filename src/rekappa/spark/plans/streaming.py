@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from rekappa.errors import AppError
+from rekappa.spark.private import check_for_streaming
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -30,10 +31,8 @@ def refuse_unrunnable(spark: SparkSession, job: str, analysed: Any, plan: Node, 
                     "Spark does not run over streams",
                     hint="Use Spark's own aggregates, or custom state (transformWithState).",
                 )
-    jvm: Any = spark._jvm
-    mode = getattr(jvm.org.apache.spark.sql.streaming.OutputMode, output_mode.capitalize())()
     try:
-        jvm.org.apache.spark.sql.catalyst.analysis.UnsupportedOperationChecker.checkForStreaming(analysed, mode)
+        check_for_streaming(spark, analysed, output_mode)
     except AnalysisException as error:
         message = str(error).split(";\n")[0].splitlines()[0]
         hint = next((hint for word, hint in _HINTS.items() if word in str(error)), None)
