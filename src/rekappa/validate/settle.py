@@ -77,12 +77,12 @@ class _Settling:
         self.experiments.notes.append(f"production is live run {made.run.id}")
         code = made.code
         if self.experiments.part.mode is Mode.EXACT or code is None:
-            return self._through_exact(several=code is None)
+            return self._through_exact(pending, several=code is None)
         try:
             return self._through_control(pending)
         except NoControl as error:
             self.experiments.notes.append(f"{error.message}; both codes were run over production's micro-batches")
-            return self._through_exact(several=False)
+            return self._through_exact(pending, several=False)
 
     def _through_control(self, pending: DataFrame) -> _Found:
         made = self.experiments
@@ -108,7 +108,7 @@ class _Settling:
         bulk, undecided = self._dropped(exact, self.production, code, *ran)
         return _Found(changed, replay, unfaithful, bulk=bulk, undecided=undecided)
 
-    def _through_exact(self, *, several: bool) -> _Found:
+    def _through_exact(self, pending: DataFrame, *, several: bool) -> _Found:
         made = self.experiments
         if several:
             names = dict.fromkeys((one.code.hash or "")[:12] for one in made.production.stretches)
@@ -120,6 +120,8 @@ class _Settling:
         again = made.exact_new()
         new = made.rows(again)
         code, replay = self.between(exact, new), self.between(new, made.stored())
+        if not _some(pending, replay):
+            return _Found(code, unfaithful=unfaithful, everywhere=True)
         bulk, undecided = self._dropped(again, new, made.own)
         return _Found(code, replay, unfaithful, True, bulk, undecided)
 
