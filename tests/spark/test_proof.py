@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import signal
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -94,6 +95,8 @@ class Proof:
 
     def limit(self, value: int) -> None:
         (self.project.folder / "limits.py").write_text(f"LIMIT = {value}\n")
+        # A person would start a new process: this one has read the file already.
+        sys.modules.pop("limits", None)
 
     def backfill(self, **asked: Any) -> Run:
         loaded = self.project.loaded
