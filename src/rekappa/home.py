@@ -51,6 +51,11 @@ class Home:
         return self.root / "runs.db"
 
     @property
+    def code(self) -> Path:
+        """The code that runs ran, once per content."""
+        return self.root / "code"
+
+    @property
     def logs(self) -> Path:
         return self.root / "logs"
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rekappa.config.bind import Query, load_app, queries
+from rekappa.config.bind import Query, load_app, queries, visiting_app
 from rekappa.config.load import load
 from rekappa.errors import AppError
 
@@ -142,3 +142,34 @@ def test_what_the_app_defines_travels_to_a_process_that_can_not_import_it(tmp_pa
     reader = "import pickle, sys; print(pickle.load(open(sys.argv[1], 'rb')).twice())"
     answer = subprocess.run([sys.executable, "-c", reader, str(sent)], capture_output=True, text=True, check=True)
     assert answer.stdout.strip() == "42"
+
+
+def test_two_versions_of_an_app_do_not_see_each_other(tmp_path: Path) -> None:
+    """Same names of files and packages, also for what is imported only when a job is called."""
+    entry = (
+        'from rekappa import App\nimport near\nfrom pack.part import VALUE\napp = App("twin")\n'
+        "@app.job\ndef out(events):\n    import later\n    return near.NAME + VALUE + later.NAME\n"
+    )
+    for name in ("one", "two"):
+        folder = tmp_path / name
+        (folder / "pack").mkdir(parents=True)
+        (folder / "app.py").write_text(entry)
+        (folder / "near.py").write_text(f"NAME = '{name} '\n")
+        (folder / "later.py").write_text(f"NAME = '{name}'\n")
+        (folder / "pack" / "__init__.py").write_text("")
+        (folder / "pack" / "part.py").write_text(f"VALUE = '{name} '\n")
+        (folder / "rekappa.yaml").write_text(
+            "app: twin\nsources:\n  events:\n    schema: id BIGINT, at TIMESTAMP\n    event_time: at\n"
+            "    candidates: {live: {type: kafka, topic: t}}\nsinks:\n  out: {type: console}\n"
+        )
+    one, two = load(tmp_path / "one"), load(tmp_path / "two")
+    first = load_app(one)
+    path = list(sys.path)
+    with visiting_app(two) as second:
+        assert second.jobs["out"].body(None) == "two two two"
+    assert sys.path == path
+    assert first.jobs["out"].body(None) == "one one one"
+    with visiting_app(two) as second:
+        assert second.jobs["out"].body(None) == "two two two"
+    assert first.jobs["out"].body(None) == "one one one"
+    assert sys.modules["later"].NAME == "one"

@@ -14,7 +14,8 @@ from rekappa.cli.main import main
 words = st.one_of(
     st.text(max_size=12),
     st.sampled_from(
-        ["--yes", "--force", "--json", "--dry-run", "--ignore", "--threshold", "--tolerance", "nan", "-1", "1e400",
+        ["--yes", "--force", "--json", "--dry-run", "--ignore", "--expect", "changed=a", "--late", "keep",
+         "--no-control", "--tolerance", "nan", "-1", "1e400",
          "--older-than", "--unvalidated", "--html", "--set", "a.b=c", "x" * 300, "../..", "' OR 1=1 --", "\x00"]
     ),
 )  # fmt: skip

@@ -52,6 +52,11 @@ class Project:
         return self.folder.name
 
     @property
+    def errors(self) -> Path:
+        """What the commands wrote to stderr: beside the app's folder, which holds its code alone."""
+        return self.folder.with_name(f"{self.name}-stderr.txt")
+
+    @property
     def loaded(self) -> Loaded:
         return load(self.folder)
 
@@ -61,9 +66,9 @@ class Project:
         produce(self.broker, wanted, prefixes=prefixes)
 
     def start(self, *arguments: str, command: Sequence[str] = COMMAND) -> subprocess.Popen[str]:
-        """The command in a process of its own; stdout and stderr are kept beside the app."""
+        """The command in a process of its own; stderr is kept beside the app."""
         environ = {**os.environ, "REKAPPA_HOME": str(self.home.root)}
-        with (self.folder / "stderr.txt").open("a") as errors:
+        with self.errors.open("a") as errors:
             return subprocess.Popen(
                 [sys.executable, *command, *arguments],
                 stdout=subprocess.PIPE,
@@ -77,7 +82,7 @@ class Project:
         """Run the command to its end and answer its stdout."""
         process = self.start(*arguments)
         out, _ = process.communicate(timeout=PATIENCE * 2)
-        assert process.returncode == expect, (out, (self.folder / "stderr.txt").read_text()[-4000:])
+        assert process.returncode == expect, (out, self.errors.read_text()[-4000:])
         return out
 
     def json(self, *arguments: str, expect: int = 0) -> Any:

@@ -131,7 +131,7 @@ def test_sigterm_stops_after_the_current_batch(project: Project) -> None:
 
     wait_until(lambda: store.last_batch(own(), "shown") is not None, "a batch is done")
     project.rekappa("run", folder, expect=2)
-    assert "is going in process" in (project.folder / "stderr.txt").read_text()
+    assert "is going in process" in project.errors.read_text()
     process.send_signal(signal.SIGTERM)
     out, _ = process.communicate(timeout=180)
     assert process.returncode == 0, out
@@ -146,6 +146,6 @@ def test_a_query_that_spark_refuses_is_named(project: Project) -> None:
     )
     project.send(impressions(project, START, 1, 4))
     project.rekappa("run", str(project.folder), "--available-now", expect=2)
-    message = (project.folder / "stderr.txt").read_text()
+    message = project.errors.read_text()
     assert "error: Cannot stream job 'per_show' into sink 'per_show'" in message
     assert "Traceback" not in message

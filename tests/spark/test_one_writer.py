@@ -124,7 +124,7 @@ def test_of_two_that_start_at_once_one_is_refused(spark: SparkSession, writers: 
     for kind, pair in pairs.items():
         wait_until(lambda pair=pair: len(refused(pair)) > 0, "one of two is refused")  # type: ignore[misc]
         wait_until(lambda kind=kind: writers.done(kind) > 0, "the other is at work")  # type: ignore[misc]
-    said = (writers.folder / "stderr.txt").read_text()
+    said = writers.errors.read_text()
     assert f"Cannot run '{writers.name}': run live_" in said or f"Cannot run '{writers.name}': somebody" in said
     assert f"Cannot archive '{writers.name}': run archive_" in said
     listed = {run["kind"]: run for run in writers.json("runs", "--app", writers.name)}
@@ -157,13 +157,13 @@ def test_one_that_was_suspended_and_replaced_writes_nothing_more(
         expired = lambda kind=kind: (run := writers.newest(kind)) is not None and run.state is State.DIED  # noqa: E731
         wait_until(expired, "the lease has expired")
     second = [start(*words, str(writers.folder), "--available-now") for words in KINDS.values()]
-    assert [process.wait() for process in second] == [0, 0], (writers.folder / "stderr.txt").read_text()[-4000:]
+    assert [process.wait() for process in second] == [0, 0], writers.errors.read_text()[-4000:]
     replaced = {kind: writers.newest(kind) for kind in KINDS}
     writers.send_ids(range(500, 600))
     for process in first.values():
         process.send_signal(signal.SIGCONT)
     assert [process.wait() for process in first.values()] == [2, 2]
-    assert (writers.folder / "stderr.txt").read_text().count("this process lost its lease on") == 2
+    assert writers.errors.read_text().count("this process lost its lease on") == 2
     assert {kind: writers.newest(kind) for kind in KINDS} == replaced, "it left the record alone"
     for table in ("seen", "events"):
         assert writers.ids(spark, table) == Counter(range(500)), table
@@ -185,7 +185,7 @@ def test_a_run_afresh_is_refused_where_it_would_append_again(spark: SparkSession
     writers.send_ids(range(60))
     first, app = writers.live(), str(writers.folder)
     writers.rekappa("run", app, "--fresh", "--available-now", expect=2)
-    said = (writers.folder / "stderr.txt").read_text()
+    said = writers.errors.read_text()
     assert f"sink 'seen': live run {first.id} appended what 60 events gave" in said
     assert "'kept'" not in said, "rows that are upserted are not doubled"
     assert "--append-again" in said

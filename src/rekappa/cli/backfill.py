@@ -195,7 +195,7 @@ def _show_run(out: Output, run: Run) -> None:
     rows = [[job.get(column) for column in columns] for job in run.progress.get("jobs", [])]
     out.table("", [column.replace("_", " ") for column in columns], rows)
     if run.state == "finished":
-        out.message(f"next: rekappa validate {run.id}")
+        out.message(f"next: rekappa validate {run.spec.get('control_of') or run.id}")
     elif run.state.resumable:
         out.message(f"next: rekappa resume {run.id}")
 
@@ -244,7 +244,7 @@ def cancel(run: str, dry_run: bool, as_json: bool) -> None:
 def resume(run: str, dry_run: bool, as_json: bool) -> None:
     """Go on with a backfill: one that is paused in its own process, one that was stopped, killed or failed in this one.
 
-    What is in staging is not made again; no row is lost or doubled.
+    What is in staging is not made again; no row is lost or doubled. The run goes on with the code that it began with.
     """
     from rekappa.runs import control
     from rekappa.store.record import State
@@ -266,14 +266,35 @@ def resume(run: str, dry_run: bool, as_json: bool) -> None:
         control.set_wish(home, found, control.Wish.GO)
         out.record({"run": found.id, "asked": "go on"})
         return
+    if found.kind == "control":
+        _resume_control(out, home, found)
+        return
     from rekappa.config.bind import load_app
     from rekappa.config.load import load
     from rekappa.runs.backfill import backfill_session, continue_backfill
+    from rekappa.runs.code import as_begun
 
-    loaded = load(found.folder, overrides=found.spec.get("overrides", ()))
+    now = load(found.folder, overrides=found.spec.get("overrides", ()))
+    loaded = as_begun(home, found.id, now)
+    if loaded is not now:
+        click.echo(f"the code in {found.folder} has changed: the run goes on with the code it began with", err=True)
     bound = load_app(loaded)
     with out.progress(f"{loaded.config.app} backfill") as line:
         ended = continue_backfill(
             backfill_session(loaded, home), loaded, bound, home, found.id, on_progress=lambda now: _move(line, now)
+        )
+    _show_run(out, ended)
+
+
+def _resume_control(out: Output, home: Home, run: Run) -> None:
+    from rekappa.runs.backfill import backfill_session
+    from rekappa.staging.staged import load_run
+    from rekappa.store.runs import RunStore
+    from rekappa.validate.controls import continue_control
+
+    base = load_run(RunStore.open(home).run(str(run.spec["control_of"])))
+    with out.progress(f"{run.app} control") as line:
+        ended = continue_control(
+            backfill_session(base, home), home, run.id, base, on_progress=lambda now: _move(line, now)
         )
     _show_run(out, ended)

@@ -38,7 +38,7 @@ COMMANDS: dict[str, Entry] = {
     "new": Entry("Apps", "rekappa.cli.new:new", "Make a small app that passes its own test."),
     "config": Entry("Apps", "rekappa.cli.config:config", "Show an app's configuration and where it came from."),
     "run": Entry("Apps", "rekappa.cli.run:run", "Run an app from its selected sources."),
-    "runs": Entry("Apps", "rekappa.cli.run:runs", "List runs, live and backfill."),
+    "runs": Entry("Apps", "rekappa.cli.runs:runs", "List runs; show one, and the code it ran."),
     "stop": Entry("Apps", "rekappa.cli.run:stop", "Stop a run after its current batch."),
     "archive": Entry("Archive", "rekappa.cli.archive:archive", "Copy topics into Iceberg tables; look after them."),
     "cost": Entry("Archive", "rekappa.cli.cost:cost", "Bytes in Kafka and in the archive, and their price."),

@@ -16,6 +16,7 @@ from rekappa.timeline import parse_duration
 
 if TYPE_CHECKING:
     from rekappa.publish.plan import PublishPlan
+    from rekappa.store.record import Run
 
 _yes = click.option("--yes", is_flag=True, help="Do not ask.")
 _force = click.option("--force", is_flag=True, help="Go on although somebody else changed the window meanwhile.")
@@ -45,6 +46,26 @@ def _agreed(yes: bool, question: str) -> None:
     click.confirm(question, abort=True, err=True)
 
 
+def _accepted(out: Output, run: Run, told: bool) -> bool:
+    """Whether a person wants the differences by code that nobody said to expect: shows them, and asks if it can."""
+    from rekappa.validate.result import Outcome, outcome_of
+
+    if outcome_of(run.validation) is not Outcome.NEEDS_YES:
+        return False
+    for one in (run.validation or {})["sinks"]:
+        rows = [
+            (sample["kind"], sample["cause"], ", ".join(sample["columns"]), sample["production"], sample["staging"])
+            for sample in (one["comparison"] or {}).get("samples", ())
+        ]
+        for why in one["why"]:
+            click.echo(f"{one['sink']}: {why}", err=True)
+        if rows and not out.is_json:
+            out.table(f"{one['sink']}: samples", ["kind", "cause", "columns", "production", "staging"], rows[:10])
+    if told or not sys.stdin.isatty():
+        return told
+    return click.confirm("Is this the change you want in production?", err=True)
+
+
 def _show(out: Output, plan: PublishPlan) -> None:
     columns = [
         "sink", "target", "state", "added", "changed", "removed", "unchanged", "files dropped", "files rewritten",
@@ -62,27 +83,36 @@ def _show(out: Output, plan: PublishPlan) -> None:
 @click.command()
 @run_argument
 @click.option("--unvalidated", is_flag=True, help="Publish what was not validated or did not pass.")
+@click.option("--accept-changes", is_flag=True, help="Yes to differences by the change in code; shown, not asked.")
 @_force
 @_yes
 @set_option
 @dry_run_option
 @json_option
 def publish(
-    run: str, unvalidated: bool, force: bool, yes: bool, overrides: tuple[str, ...], dry_run: bool, as_json: bool
+    run: str,
+    unvalidated: bool,
+    accept_changes: bool,
+    force: bool,
+    yes: bool,
+    overrides: tuple[str, ...],
+    dry_run: bool,
+    as_json: bool,
 ) -> None:
     """Replace the window in production with what RUN staged: one atomic commit per table.
 
-    Shows the effect first. The live job may go on. Refused when somebody else changed the window since the
-    backfill began. `rekappa undo RUN` brings the window back.
+    Shows the effect first. Where the change in code made differences that nobody had said to expect, it shows them and
+    asks. The live job may go on. Refused when somebody else changed the window since the backfill began. `rekappa undo
+    RUN` brings the window back.
     """
     from rekappa.publish.evaluate import publish as carry_out
     from rekappa.publish.gate import require_validated
     from rekappa.publish.make import make_publish_plan
 
     spark, staged = _opened(run, overrides)
-    if not unvalidated:
-        require_validated(staged)
     out = output(as_json)
+    if not unvalidated:
+        require_validated(staged, accepted=_accepted(out, staged.run, accept_changes))
     plan = make_publish_plan(spark, staged, force=force)
     state = "already published" if plan.done else "would publish" if dry_run else "published"
     if not as_json:

@@ -1,11 +1,12 @@
-"""`rekappa run`, `runs`, `stop`: live runs, and the list of all runs."""
+"""`rekappa run`, `stop`: live runs."""
 
 from __future__ import annotations
 
 import click
 
 from rekappa.cli.options import app_argument, dry_run_option, json_option, run_argument, set_option
-from rekappa.cli.output import Output, output
+from rekappa.cli.output import output
+from rekappa.cli.runs import show_run
 from rekappa.home import Home
 
 
@@ -75,15 +76,7 @@ def run(
             on_start=started,
             on_progress=show,
         )
-    _show_run(out, ended.id)
-
-
-_COLUMNS = {
-    "queries": ["query", "batch", "rows", "rows_per_second", "lag", "watermark", "late_rows"],
-    "routes": ["source", "batch", "rows", "behind", "complete_until"],
-    "jobs": ["job", "mode", "done", "total", "rows", "late_rows", "reached", "rows_per_second"],
-}
-"""What is shown of the progress of live, archive and backfill runs."""
+    show_run(out, Home.locate(), ended.id)
 
 
 def _words(report: object) -> str:
@@ -93,45 +86,6 @@ def _words(report: object) -> str:
     mark = f" watermark {report.watermark:%m-%d %H:%M:%S}" if report.watermark else ""
     late = f" late {report.late_rows:,}" if report.late_rows else ""
     return f"{report.query}: {report.rows:,} rows {report.rows_per_second:,.0f}/s lag {report.lag:,}{mark}{late}"
-
-
-def _show_run(out: Output, run_id: str) -> None:
-    from rekappa.store.runs import RunStore
-
-    found = RunStore.open(Home.locate()).run(run_id)
-    if out.is_json:
-        out.document(found)
-        return
-    where = {"process": found.pid, "host": found.host} if found.pid else {}
-    out.record({"run": found.id, "state": found.state, "app": found.app, **where, "error": found.error}, title="Run")
-    for part, keys in _COLUMNS.items():
-        if part in found.progress:
-            rows = [[one.get(key) for key in keys] for one in found.progress[part]]
-            out.table("", [key.replace("_", " ") for key in keys], rows)
-
-
-@click.command()
-@click.argument("run", required=False)
-@click.option("--app", default=None, help="Only the runs of this app.")
-@json_option
-def runs(run: str | None, app: str | None, as_json: bool) -> None:
-    """List runs, newest first; with RUN, show that one."""
-    from rekappa.store.runs import RunStore
-
-    out = output(as_json)
-    if run is not None:
-        _show_run(out, run)
-        return
-    found = RunStore.open(Home.locate()).runs(app)
-    if out.is_json:
-        out.document(found)
-        return
-    rows = [
-        (one.id, one.app, one.kind, one.state, one.created, one.ended, f"{one.pid} on {one.host}" if one.pid else None,
-         one.error)
-        for one in found
-    ]  # fmt: skip
-    out.table("Runs", ["run", "app", "kind", "state", "created", "ended", "process", "error"], rows)
 
 
 @click.command()
@@ -149,4 +103,4 @@ def stop(run: str, dry_run: bool, as_json: bool) -> None:
     if dry_run:
         out.record({"run": found.id, "state": found.state, "would_stop_process": found.pid})
         return
-    _show_run(out, stop_run(store, found.id).id)
+    show_run(out, Home.locate(), stop_run(store, found.id).id)

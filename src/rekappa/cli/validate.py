@@ -15,7 +15,17 @@ from rekappa.home import Home
 @run_argument
 @click.option("--ignore", multiple=True, metavar="COLUMN", help="Leave a column out; may be given several times.")
 @click.option("--tolerance", type=float, default=0.0, help="Numbers may differ by this share of the larger one.")
-@click.option("--threshold", type=float, default=100.0, show_default=True, help="Per cent that must match to pass.")
+@click.option(
+    "--expect",
+    multiple=True,
+    metavar="TEXT",
+    help="What the change in code may change: changed=COLUMN,missing=0,extra<=5%. For one of several sinks: 'SINK: …'.",
+)
+@click.option(
+    "--late", type=click.Choice(["keep", "drop"]), help="Whether rows with events that production dropped may pass."
+)
+@click.option("--no-control", is_flag=True, help="Compare only: run nothing, explain nothing.")
+@click.option("--live-run", default=None, help="Production's run, if several wrote to the sink.")
 @click.option("--html", type=click.Path(dir_okay=False, path_type=Path), help="Write the report as a web page.")
 @set_option
 @json_option
@@ -23,33 +33,39 @@ def validate(
     run: str,
     ignore: tuple[str, ...],
     tolerance: float,
-    threshold: float,
+    expect: tuple[str, ...],
+    late: str | None,
+    no_control: bool,
+    live_run: str | None,
     html: Path | None,
     overrides: tuple[str, ...],
     as_json: bool,
 ) -> None:
-    """Compare what RUN staged with production, key by key, and say why they differ.
+    """Compare what RUN staged with production, key by key, and show by control runs why they differ.
 
-    Passes when the match reaches the threshold, or when every difference has a known cause. The verdict is kept
-    with the run; `rekappa publish` asks for it. Exit code 1 if it did not pass.
+    Passes when every difference is shown to be the change in code, as expected, or an event that production dropped
+    as late. Without --expect a change by code needs a yes at `rekappa publish`. The verdict is kept with the run. Exit
+    code 1 if it failed; killed, the same command goes on with the control that was running.
 
     \b
       rekappa validate backfill_20261101_130000_ab12
-      rekappa validate RUN --ignore updated_at --tolerance 1e-9 --threshold 99.9 --html report.html
+      rekappa validate RUN --expect changed=playback_id,missing=0,extra=0 --html report.html
     """
     from rekappa.runs.backfill import backfill_session
     from rekappa.staging.staged import backfill_run, load_run, open_staged
     from rekappa.validate.html import page
     from rekappa.validate.report import show
-    from rekappa.validate.run import Request
+    from rekappa.validate.result import Late, Outcome
+    from rekappa.validate.run import Request, expectations
     from rekappa.validate.run import validate as compare
 
     if html is not None and not html.parent.is_dir():
         raise click.BadParameter(f"folder {html.parent} does not exist", param_hint="--html")
-    request = Request(ignore, tolerance, threshold)
     home, out = Home.locate(), output(as_json)
     found = backfill_run(home, run)
     loaded = load_run(found, overrides)
+    told = expectations(expect, tuple(loaded.config.sinks))
+    request = Request(ignore, tolerance, told, Late(late) if late else None, not no_control, live_run)
     spark = backfill_session(loaded, home)
     staged = open_staged(spark, home, found, loaded)
     verdict = compare(spark, staged, request, tell=lambda text: click.echo(f"{text} …", err=True))
@@ -60,5 +76,5 @@ def validate(
         show(verdict, out)
     if html is not None:
         click.echo(f"report: {html}", err=True)
-    if not verdict.passed:
+    if verdict.outcome is Outcome.FAILED:
         raise click.exceptions.Exit(1)

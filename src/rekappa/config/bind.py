@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import traceback
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -15,6 +16,8 @@ from rekappa.config.model import AppConfig
 from rekappa.config.overrides import nearest
 from rekappa.config.problems import Problem, place
 from rekappa.errors import AppError
+
+_ENTRY = "rekappa_app_"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +42,41 @@ def load_app(loaded: Loaded) -> App:
     return app
 
 
+@contextmanager
+def visiting_app(loaded: Loaded) -> Iterator[App]:
+    """Import another version of an app for as long as the `with` lasts.
+
+    Its files have the same names as those of the version that is here already: that one's modules step aside and come
+    back afterwards, so that neither sees a file of the other, however late it imports it.
+    """
+    homes = {entry for entry in sys.path if (Path(entry) / FILE).is_file()}
+    aside = {name: module for name, module in sys.modules.items() if _of_an_app(name, module, homes)}
+    path = list(sys.path)
+    for name in aside:
+        del sys.modules[name]
+    sys.path[:] = [entry for entry in path if entry not in homes]
+    try:
+        yield load_app(loaded)
+    finally:
+        own = {str(loaded.folder)}
+        for name in [name for name, module in sys.modules.items() if _of_an_app(name, module, own)]:
+            del sys.modules[name]
+        sys.path[:] = path
+        sys.modules.update(aside)
+
+
+def _of_an_app(name: str, module: ModuleType, folders: set[str]) -> bool:
+    """Whether the module is an app's entry, or was imported by its name from one of these folders."""
+    if name.startswith(_ENTRY):
+        return True
+    file = getattr(module, "__file__", None)
+    parts = name.split(".")
+    return file is not None and any(
+        Path(file) in (Path(folder, *parts).with_suffix(".py"), Path(folder, *parts, "__init__.py"))
+        for folder in folders
+    )
+
+
 def queries(config: AppConfig, app: App) -> tuple[Query, ...]:
     """One query per sink, in the order of the jobs and their outputs."""
     made: list[Query] = []
@@ -56,7 +94,7 @@ def _imported(loaded: Loaded) -> ModuleType:
         raise AppError(f"Cannot import {shorter(entry)}: there is no such file", hint=f"`entry` names it. {near}")
     _make_importable(loaded.folder)
     before = set(sys.modules)
-    module = ModuleType(f"rekappa_app_{loaded.config.app.replace('-', '_')}")
+    module = ModuleType(f"{_ENTRY}{loaded.config.app.replace('-', '_')}")
     module.__file__ = str(entry)
     sys.modules[module.__name__] = module
     try:

@@ -135,7 +135,9 @@ class SinkBase(Model):
     """What all sinks share. `job` is the output it takes: its own name unless told otherwise.
 
     `output_mode` is Spark's, of the query that writes the sink. `version` is the column that says which of two rows
-    of one key is the newer one, whichever comes first; without it the one that is written later stays.
+    of one key is the newer one, whichever comes first; without it the one that is written later stays. `expect` says
+    what a backfill may change by its code, `late` whether rows that production lacks because it dropped events as late
+    may be published.
     """
 
     compares: ClassVar[bool] = False
@@ -147,6 +149,8 @@ class SinkBase(Model):
     output_mode: OutputMode = "append"
     version: str | None = None
     max_rows_per_second: Float | None = Field(default=None, gt=0)
+    expect: str | None = None
+    late: Literal["keep", "drop"] = "keep"
 
     @property
     def upserts(self) -> bool:

@@ -23,6 +23,7 @@ from rekappa.demo.produce import create_topics, produce
 from rekappa.home import Home
 from rekappa.spark.times import within
 from rekappa.store.record import Run
+from rekappa.store.runs import RunStore
 from rekappa.timeline import Window
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
     from rekappa.plan.plan import Plan
     from rekappa.publish.plan import Effect
-    from rekappa.validate.result import Comparison
+    from rekappa.validate.result import SinkVerdict
 
 START = datetime(2026, 11, 1, 12, tzinfo=UTC)
 HOUR = timedelta(hours=1)
@@ -38,6 +39,7 @@ SETTLED = timedelta(minutes=20)
 """How old output may be that was not final when the bug came: ten minutes of join, ten of watermark."""
 WINDOW = Window(START + HOUR - SETTLED, START + 2 * HOUR)
 RIGHT, WRONG = "INTERVAL 10 MINUTES", "INTERVAL 10 SECONDS"
+EXPECTED = "changed=playback_id,missing=0,extra=0"
 SHAPE = Shape(per_minute=300, quiet=range(0), burst=range(20, 25))
 
 
@@ -123,23 +125,23 @@ class Story:
 
         return run_backfill(self.spark, *self.load(), self.home, BackfillRequest(WINDOW), plan=plan)
 
-    def validate(self, run: Run) -> Comparison:
-        """`rekappa validate RUN`."""
+    def validate(self, run: Run) -> SinkVerdict:
+        """`rekappa validate RUN --expect …`."""
         from rekappa.staging.staged import open_staged
-        from rekappa.validate.run import Request, validate
+        from rekappa.validate.run import Request, expectations, validate
 
         staged = open_staged(self.spark, self.home, run, self.load()[0])
-        found = validate(self.spark, staged, Request()).sinks[0].comparison
-        assert found is not None
-        return found
+        return validate(self.spark, staged, Request(expect=expectations((EXPECTED,), ()))).sinks[0]
 
     def publish(self, run: Run) -> Effect:
-        """`rekappa publish RUN --unvalidated`: the differences are the repair."""
+        """`rekappa publish RUN`: refused unless the validation passed."""
         from rekappa.publish.evaluate import publish
+        from rekappa.publish.gate import require_validated
         from rekappa.publish.make import make_publish_plan
         from rekappa.staging.staged import open_staged
 
-        staged = open_staged(self.spark, self.home, run, self.load()[0])
+        staged = open_staged(self.spark, self.home, RunStore.open(self.home).run(run.id), self.load()[0])
+        require_validated(staged)
         plan = make_publish_plan(self.spark, staged)
         publish(self.spark, staged, plan)
         return plan.sinks[0].effect

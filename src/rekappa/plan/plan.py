@@ -87,6 +87,7 @@ class JobPlan:
     `finality` is None where the window is ingestion time: output is then final once it is read.
 
     In exact mode each query of a job has a part of its own, named by `query`: production ran it in its own batches.
+    `chance` names what the job uses that differs in every run: the clock, random numbers.
     `tolerances` names, per sink, the columns that no replay gives exactly, and what they are equal up to.
     """
 
@@ -105,6 +106,7 @@ class JobPlan:
     warnings: tuple[str, ...] = ()
     estimate: Estimate = field(default_factory=lambda: Estimate(0, 0))
     query: str | None = None
+    chance: tuple[str, ...] = ()
     tolerances: Mapping[str, Mapping[str, Tolerance]] = field(default_factory=dict)
     finality: Finality | None = None
 

@@ -135,6 +135,7 @@ def _plan_job(
         reads=reads,
         sources=tuple(one.plan for one in inputs),
         warnings=(*asked.choice.warnings, *margins.notes, *notes),
+        chance=tuple(sorted({name for shape in asked.shapes for name in (*shape.clock, *shape.random)})),
         tolerances=asked.tolerances,
         finality=_finality(asked, margins, archived_until(inputs, reads, request.regions)),
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -45,19 +45,18 @@ def clean(
     """Drop the app's staging tables that are older than the retention and whose run has ended, and with the last
     staging of a run its checkpoints, logs and batch records.
 
-    A run that is going, paused or can be resumed keeps everything. Undo is impossible afterwards: the tag that marks
-    the state before goes too. Live runs keep what they have: it is production's own history.
+    A run that is going, paused or can be resumed keeps everything. What a control staged goes with that of the run
+    that it is a control of. Undo is impossible afterwards: the tag that marks the state before goes too. Live runs
+    keep what they have: it is production's own history.
     """
     retention = config.staging_retention if older_than is None else older_than
     store = RunStore.open(home)
     runs = store.runs()
-    states = {run.id: run.state for run in runs}
     now = datetime.now(UTC)
     answer = []
-    for table in list_staging(spark, config):
-        if table.app != config.app:
-            continue
-        kept = _reason_to_keep(table, states.get(table.run), retention, now)
+    tables = [table for table in list_staging(spark, config) if table.app == config.app]
+    for table in tables:
+        kept = _kept(table, tables, {run.id: run for run in runs}, retention, now)
         tagged = _tagged(spark, config, table.run, table.sink)
         if kept is None and not dry_run:
             drop_staging(spark, table)
@@ -81,13 +80,28 @@ def clean(
         run
         for run in runs
         if run.app == config.app
-        and run.kind is Kind.BACKFILL
+        and run.kind in (Kind.BACKFILL, Kind.CONTROL)
         and run.state in (State.FINISHED, State.CANCELLED)
         and now - (run.ended or run.created) >= retention
         and run.id not in kept_runs
         and (run.id in leaving or not any(_tagged(spark, config, run.id, sink) for sink in config.sinks))
     ]
     return answer + clean_files(store, home, dropped, runs, dry_run=dry_run)
+
+
+def _kept(
+    table: StagingTable, tables: Sequence[StagingTable], runs: Mapping[str, Run], retention: timedelta, now: datetime
+) -> str | None:
+    """Why a table stays; None if it goes. That of a control stays as long as that of its run, unless it is going."""
+    run = runs.get(table.run)
+    if run is None or run.kind is not Kind.CONTROL or run.state.going:
+        return _reason_to_keep(table, run.state if run else None, retention, now)
+    parent = str(run.spec.get("control_of"))
+    known = runs.get(parent)
+    reasons = [
+        _reason_to_keep(one, known.state if known else None, retention, now) for one in tables if one.run == parent
+    ]
+    return next((reason for reason in reasons if reason is not None), None)
 
 
 def _reason_to_keep(table: StagingTable, state: State | None, retention: timedelta, now: datetime) -> str | None:

@@ -6,23 +6,34 @@ from datetime import datetime
 
 from rekappa.errors import PublishError
 from rekappa.staging.staged import Staged
+from rekappa.validate.result import Outcome, outcome_of
 
 
-def require_validated(staged: Staged) -> None:
-    """Refuse a run whose validation is absent, failed, or of an earlier state of its staging."""
+def require_validated(staged: Staged, *, accepted: bool = False) -> None:
+    """Refuse a run whose validation is absent, failed, or of an earlier state of its staging.
+
+    `accepted`: a person has said yes to what only needs that, a change in code that nobody had said to expect.
+    """
     run, verdict = staged.run, staged.run.validation
-    if verdict is None:
+    outcome = outcome_of(verdict)
+    if verdict is None or outcome is None:
         raise PublishError(
             f"Cannot publish run {run.id}: it was not validated",
             hint=f"`rekappa validate {run.id}` compares it with production; --unvalidated publishes without.",
         )
-    if not verdict.get("passed"):
+    if outcome is Outcome.FAILED:
         raise PublishError(
             f"Cannot publish run {run.id}: it did not pass validation",
-            hint=f"See `rekappa validate {run.id}`. If the differences are the repair you want: --unvalidated.",
+            hint=f"See `rekappa validate {run.id}`. To publish what nothing explains: --unvalidated.",
         )
     if run.ended and datetime.fromisoformat(str(verdict["at"])) < run.ended:
         raise PublishError(
             f"Cannot publish run {run.id}: it wrote to staging after it was validated",
             hint=f"`rekappa validate {run.id}` again.",
+        )
+    if outcome is Outcome.NEEDS_YES and not accepted:
+        why = "; ".join(words for sink in verdict["sinks"] for words in sink["why"])
+        raise PublishError(
+            f"Cannot publish run {run.id} without a yes: {why}",
+            hint=f"Say what was expected: `rekappa validate {run.id} --expect …`; or --accept-changes.",
         )

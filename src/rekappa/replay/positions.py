@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from rekappa.errors import SourceError
 from rekappa.iceberg.files import leaf, open_parquet
+from rekappa.iceberg.past import rows_at
 from rekappa.plan.model import Split
 from rekappa.plan.offsets import CutPoint, Position
 from rekappa.plan.plan import SourcePlan
@@ -58,14 +59,11 @@ def offsets_of_times(
     """
     from pyspark.sql import functions as F
 
-    reader = spark.read
-    if source.snapshot is not None:
-        reader = reader.option("versionAsOf", str(source.snapshot))
     inside = F.lit(False)
     for column in columns:
         moment = F.col(column)
         inside = inside | ((moment >= F.lit(stretch.start)) & (moment < F.lit(stretch.end)))
-    rows = reader.table(source.table).where(inside)
+    rows = rows_at(spark, source.table, source.snapshot).where(inside)
     if regions:
         rows = rows.where(F.col(REGION).isin(*regions))
     places = [F.col(name).alias(name.rpartition(".")[2]) for name in (REGION, TOPIC, PARTITION)]

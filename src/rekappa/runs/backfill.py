@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from importlib import import_module
-from threading import Thread
+from threading import Event, Thread
 from typing import TYPE_CHECKING
 
 from rekappa.app import App
@@ -26,14 +26,16 @@ from rekappa.planning.make import make_plan
 from rekappa.planning.request import BackfillRequest
 from rekappa.replay.tuning import machine_memory, process_settings, unset_by
 from rekappa.runs.bulk_job import run_bulk_job
+from rekappa.runs.code import code_of
 from rekappa.runs.control import Wish, set_wish
 from rekappa.runs.signals import stopping_on_signals
 from rekappa.runs.work import PLAN, Ended, OnProgress, Progress, Work, save_progress
 from rekappa.spark.launch import spark_log
 from rekappa.spark.session import open_session
 from rekappa.staging.baseline import baseline_of
+from rekappa.store.claim import Claim
 from rekappa.store.leases import run_lease
-from rekappa.store.record import Kind, Run, State, new_run_id
+from rekappa.store.record import Kind, Run, Start, State, new_run_id
 from rekappa.store.runs import RunStore
 
 if TYPE_CHECKING:
@@ -71,7 +73,9 @@ def create_backfill(spark: SparkSession, loaded: Loaded, home: Home, request: Ba
         },
     )
     identity = save_plan(plan, home.checkpoint(run.app, run.id) / PLAN)
-    return RunStore.open(home).create(replace(run, spec={**run.spec, "plan": identity}))
+    store = RunStore.open(home)
+    store.record_start(Start(run.id, "", 0, code_of(home, loaded)))
+    return store.create(replace(run, spec={**run.spec, "plan": identity}))
 
 
 def run_backfill(
@@ -102,6 +106,16 @@ def continue_backfill(
     on_progress: OnProgress = lambda progress: None,
 ) -> Run:
     """Run what is left of a backfill: all of a new one, the rest of one that was stopped, killed or failed."""
+
+    def carry_out(run: Run, claim: Claim, stop: Event) -> None:
+        plan = load_plan(home.checkpoint(run.app, run.id) / PLAN)
+        run_jobs(Work(spark, loaded, app, home, run, plan, claim, stop, on_progress))
+
+    return carried_out(home, run_id, carry_out)
+
+
+def carried_out(home: Home, run_id: str, carry_out: Callable[[Run, Claim, Event], None]) -> Run:
+    """Take a run, do its work and record how it ended. Refuses one that is over or that another process has."""
     store = RunStore.open(home)
     run = store.run(run_id)
     if run.state in (State.FINISHED, State.CANCELLED):
@@ -111,11 +125,8 @@ def continue_backfill(
         set_wish(home, run, Wish.GO)
         claim.begin(run.id, spark_log(home).name)
         try:
-            plan = load_plan(home.checkpoint(run.app, run.id) / PLAN)
             with stopping_on_signals() as stop:
-                work = Work(spark, loaded, app, home, store.run(run.id), plan, claim, stop, on_progress)
-                for job in plan.jobs:
-                    _run_job(work, job)
+                carry_out(store.run(run.id), claim, stop)
         except LeaseLost:
             raise
         except Ended as ended:
@@ -130,6 +141,12 @@ def continue_backfill(
         else:
             claim.end(State.FINISHED)
     return store.run(run.id)
+
+
+def run_jobs(work: Work) -> None:
+    """Every job of the work's plan, one after the other."""
+    for job in work.plan.jobs:
+        _run_job(work, job)
 
 
 def _run_job(work: Work, job: JobPlan) -> None:

@@ -40,9 +40,9 @@ def set_wish(home: Home, run: Run, told: Wish) -> None:
 
 
 def backfill_run(store: RunStore, run_id: str) -> Run:
-    """The run of that id; refuses one that is not a backfill."""
+    """The run of that id; refuses one that is neither a backfill nor a control of one."""
     run = store.run(run_id)
-    if run.kind is not Kind.BACKFILL:
+    if run.kind not in (Kind.BACKFILL, Kind.CONTROL):
         raise RunError(f"Cannot do this with run {run.id}: it is a {run.kind} run, not a backfill")
     return run
 

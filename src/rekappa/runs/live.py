@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,7 @@ from rekappa.config.load import Loaded
 from rekappa.errors import AppError, LeaseLost, RunError
 from rekappa.home import Home
 from rekappa.replay.batches import Feed, feeds, record_batches
+from rekappa.runs.code import code_of, record_live_start
 from rekappa.runs.doubling import require_nothing_doubled, target
 from rekappa.runs.queries import AVAILABLE_NOW, ProgressReader, QueryProgress, StopBetweenBatches, start_query
 from rekappa.runs.signals import stopping_on_signals
@@ -59,7 +61,8 @@ def choose_run(store: RunStore, loaded: Loaded, bound: Sequence[Query], *, fresh
     if last is None or fresh:
         if not append_again:
             require_nothing_doubled(store, config, bound, earlier)
-        spec = {"selected": selected, "targets": {query.name: target(config.sinks[query.sink]) for query in bound}}
+        places = {query.name: target(config.sinks[query.sink]) for query in bound}
+        spec = {"selected": selected, "overrides": list(loaded.overrides), "targets": places}
         run = Run(id=new_run_id(Kind.LIVE), app=config.app, kind=Kind.LIVE, folder=str(loaded.folder), spec=spec)
         return store.create(run)
     if last.spec.get("selected") != selected:
@@ -88,6 +91,7 @@ def run_live(
     `append_again`. One process at a time writes an app's sinks.
     """
     store = RunStore.open(home)
+    code = code_of(home, loaded)
     config, bound = loaded.config, queries(loaded.config, app)
     with store.claim([f"live {config.app}/{query.name}" for query in bound], f"run {config.app!r}") as claim:
         run = choose_run(store, loaded, bound, fresh=fresh, append_again=append_again)
@@ -98,7 +102,9 @@ def run_live(
             trigger = config.profiles.live.trigger or TRIGGER
             with stopping_on_signals() as stop:
                 spark = open_session(config, "live", home, **_retention(loaded, trigger))
-                _start(spark, loaded, app, home, claim, AVAILABLE_NOW if available_now else trigger, stop, started)
+                record = partial(record_live_start, store, loaded, code, run.id)
+                when = AVAILABLE_NOW if available_now else trigger
+                _start(spark, loaded, app, home, claim, when, stop, started, record)
                 _watch(store, claim, home.checkpoint(config.app, run.id), started, stop, on_progress)
         except BaseException as error:
             # Before the leases are given back: nothing of this run may write beside the next one.
@@ -127,8 +133,12 @@ def _start(
     trigger: timedelta,
     stop: threading.Event,
     started: list[_Started],
+    record: Callable[[str, Path, tuple[Feed, ...]], None],
 ) -> None:
-    """Build every query and prepare every sink before the first one starts; adds each to `started` when it has."""
+    """Build every query and prepare every sink before the first one starts; adds each to `started` when it has.
+
+    `record` is told of each just before it starts.
+    """
     config = loaded.config
     assert claim.run is not None
     built = []
@@ -145,6 +155,7 @@ def _start(
         checkpoint = home.checkpoint(config.app, claim.run) / query.name
         checkpoint.mkdir(parents=True, exist_ok=True)
         chosen = config.profiles.live.spark.get(PROVIDER)
+        record(query.name, checkpoint, order)
         try:
             with settings(spark, {PROVIDER: plain(chosen) if chosen else state_store(rows)}):
                 mode = config.sinks[query.sink].output_mode

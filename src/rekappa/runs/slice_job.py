@@ -16,7 +16,7 @@ from rekappa.replay.closing import reached
 from rekappa.replay.ordered import ArchiveSource, Control, HoldBack, SliceProgress, run_slices
 from rekappa.replay.sessions import cut_from
 from rekappa.runs.control import Wish, wish
-from rekappa.runs.work import PLAN, Ended, Progress, Work, report
+from rekappa.runs.work import Ended, Progress, Work, report
 from rekappa.sinks.contract import BatchId, Sink
 from rekappa.sources.decode import metadata_type, payload_type
 from rekappa.sources.open import named_source, open_batch, past_candidate
@@ -41,7 +41,7 @@ def run_slices_job(work: Work, job: JobPlan) -> bool:
         sink = staging_sink(config, work.run.id, query.sink, config.profiles.backfill.max_rows_per_second)
         outcome = run_slices(
             work.spark,
-            work.folder / PLAN,
+            work.plan_file,
             job.name,
             sources,
             lambda inputs, query=query: work.app.jobs[job.job].results(inputs)[query.output],  # type: ignore[misc]

@@ -70,6 +70,12 @@ class Work:
     jobs: dict[str, dict[str, Any]] = field(default_factory=dict)
     began: float = field(default_factory=time.monotonic)
     paused: bool = False
+    plan_name: str = PLAN
+
+    @property
+    def plan_file(self) -> Path:
+        """The saved plan that slices are read from."""
+        return self.folder / self.plan_name
 
     @property
     def folder(self) -> Path:

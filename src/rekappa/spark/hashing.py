@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -10,14 +10,20 @@ if TYPE_CHECKING:
     from pyspark.sql.types import DataType
 
 
-def row_hash(rows: DataFrame, columns: Sequence[str]) -> Column:
-    """xxhash64 over the columns. A null is told from a missing value, a map's order does not matter."""
+def row_hash(
+    rows: DataFrame, columns: Sequence[str], views: Mapping[str, Callable[[Column], Column]] | None = None
+) -> Column:
+    """xxhash64 over the columns. A null is told from a missing value, a map's order does not matter.
+
+    A column that has a view is hashed as that shows it: values that look the same there count as equal.
+    """
     from pyspark.sql import functions as F
 
     parts: list[Any] = []
     for name in columns:
         kind, column = rows.schema[name].dataType, F.col(f"`{name}`")
-        parts.append(hashable(column, kind))
+        view = (views or {}).get(name)
+        parts.append(hashable(column, kind) if view is None else view(column))
         # xxhash64 skips nulls, so (1, null) and (null, 1) would look alike.
         if rows.schema[name].nullable and len(columns) > 1:
             parts.append(column.isNull())

@@ -52,11 +52,19 @@ def _leases(db: sqlite3.Connection) -> None:
     db.execute("ALTER TABLE runs ADD COLUMN logs TEXT NOT NULL DEFAULT '[]'")
 
 
+def _starts(db: sqlite3.Connection) -> None:
+    """Which code each query ran, from which batch on."""
+    db.execute(
+        "CREATE TABLE starts (run TEXT NOT NULL, query TEXT NOT NULL, batch INTEGER NOT NULL, code TEXT NOT NULL,"
+        " target TEXT NOT NULL, at TEXT NOT NULL, PRIMARY KEY (run, query, batch)) WITHOUT ROWID"
+    )
+
+
 def _version(db: sqlite3.Connection) -> int:
     return int(db.execute("PRAGMA user_version").fetchone()[0])
 
 
-_STEPS: tuple[Callable[[sqlite3.Connection], None], ...] = (_first, _leases)
+_STEPS: tuple[Callable[[sqlite3.Connection], None], ...] = (_first, _leases, _starts)
 VERSION = len(_STEPS)
 
 

@@ -1,4 +1,4 @@
-"""A run: one execution of an app, live, backfill or archive, with everything that is known of it."""
+"""A run: one execution of an app, live, backfill, control or archive, with everything that is known of it."""
 
 from __future__ import annotations
 
@@ -9,10 +9,13 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any
 
+from rekappa.store.code import Code
+
 
 class Kind(StrEnum):
     LIVE = "live"
     BACKFILL = "backfill"
+    CONTROL = "control"
     ARCHIVE = "archive"
 
 
@@ -88,6 +91,21 @@ class Batch:
     positions: tuple[Position, ...]
     watermark: datetime | None
     committed: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """A query was started: from micro-batch `batch` on it ran `code` and wrote to `target`, until the next start.
+
+    A backfill or control has one for all its queries, with an empty query name.
+    """
+
+    run: str
+    query: str
+    batch: int
+    code: Code
+    target: str = ""
+    at: datetime = field(default_factory=lambda: datetime.now(UTC))
 
 
 def new_run_id(kind: Kind) -> str:

@@ -18,9 +18,10 @@ from rekappa.errors import RunError
 from rekappa.home import Home
 from rekappa.store import leases
 from rekappa.store.claim import Claim
+from rekappa.store.code import Code
 from rekappa.store.database import Database
 from rekappa.store.leases import Lease
-from rekappa.store.record import Batch, Kind, Position, Run, State
+from rekappa.store.record import Batch, Kind, Position, Run, Start, State
 
 _TIMES = ("created", "started", "ended")
 _JSON = ("spec", "progress", "validation", "publication", "logs")
@@ -122,6 +123,23 @@ class RunStore:
         with self._database.reading() as db:
             found = db.execute("SELECT max(batch) FROM batches WHERE run = ? AND query = ?", [run, query]).fetchone()
         return None if found[0] is None else int(found[0])
+
+    def record_start(self, start: Start) -> None:
+        """Say which code a query runs from a batch on. A start that got no batch done is replaced by the next one."""
+        code = json.dumps(start.code.as_json())
+        row = [start.run, start.query, start.batch, code, start.target, start.at.isoformat()]
+        with self._database.changing() as db:
+            db.execute("INSERT OR REPLACE INTO starts VALUES (?, ?, ?, ?, ?, ?)", row)
+
+    def starts(self, run: str, query: str | None = None) -> list[Start]:
+        """The starts of a run, or of one of its queries, in the order of their batches."""
+        with self._database.reading() as db:
+            rows = db.execute("SELECT * FROM starts WHERE run = ? ORDER BY batch, at, query", [run]).fetchall()
+        return [
+            Start(row[0], row[1], row[2], Code.from_json(json.loads(row[3])), row[4], datetime.fromisoformat(row[5]))
+            for row in rows
+            if query in (None, row[1])
+        ]
 
 
 def _moment(text: str | None) -> datetime | None:

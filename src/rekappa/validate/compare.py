@@ -2,42 +2,60 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
+from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Any
 
-from rekappa.validate.diff import diff
-from rekappa.validate.explain import Evidence, explained
+from rekappa.record import METADATA
+from rekappa.timeline import format_instant
+from rekappa.validate.diff import Diff, diff
+from rekappa.validate.expect import CodeChange
 from rekappa.validate.result import Cause, Comparison, Rules, Sample
+from rekappa.validate.settle import CAUSE, settle
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, Row
+    from pyspark.sql import Column, DataFrame, Row
+    from pyspark.sql.types import DataType
+
+    from rekappa.validate.experiments import Experiments
 
 
 def compare(
     production: DataFrame,
     staging: DataFrame,
     rules: Rules,
-    evidence: Evidence | None = None,
+    *,
+    experiments: Experiments | None = None,
+    event_time: str | None = None,
+    open_from: datetime | None = None,
     notes: tuple[str, ...] = (),
 ) -> Comparison:
-    """Compare and explain. Counts are exact; samples are few of each kind and cause."""
+    """Compare and settle the causes. Counts are exact; samples are few of each kind and cause.
+
+    Rows whose `event_time` is `open_from` or later were not final. Without experiments nothing else is explained.
+    """
     from pyspark.sql import functions as F
 
-    with diff(production, staging, rules) as found:
+    with ExitStack() as stack:
+        found = stack.enter_context(diff(production, staging, rules))
         kinds: dict[str, int] = {"different": 0, "missing": 0, "extra": 0}
         causes: dict[Cause, int] = {}
         columns: dict[str, int] = {}
         samples: tuple[Sample, ...] = ()
+        code, late_too = CodeChange(), 0
         if found.matched < max(found.production, found.staging):
-            rows = explained(found.rows, evidence or Evidence()).cache()
-            try:
-                for row in rows.groupBy("kind", "cause").count().collect():
-                    kinds[row["kind"]] += row["count"]
-                    causes[Cause(row["cause"])] = causes.get(Cause(row["cause"]), 0) + row["count"]
-                counted = rows.select(F.explode("columns").alias("name")).groupBy("name").count().collect()
-                columns = {row["name"]: row["count"] for row in sorted(counted, key=lambda r: (-r["count"], r["name"]))}
-                samples = tuple(_samples(rows, rules.samples))
-            finally:
-                rows.unpersist()
+            not_final = _not_final(event_time, open_from)
+            settled = settle(stack, found.rows, experiments, production, rules, not_final)
+            rows = settled.rows.cache()
+            stack.callback(rows.unpersist)
+            code, late_too = settled.code, settled.late_too
+            for row in rows.groupBy("kind", CAUSE).agg(F.count("*").alias("n")).collect():
+                kinds[row["kind"]] += row["n"]
+                causes[Cause(row[CAUSE])] = causes.get(Cause(row[CAUSE]), 0) + row["n"]
+            counted = rows.select(F.explode("columns").alias("name")).groupBy("name").agg(F.count("*").alias("n"))
+            columns = {row["name"]: row["n"] for row in sorted(counted.collect(), key=lambda r: (-r["n"], r["name"]))}
+            samples = tuple(_samples(rows, rules.samples))
+            notes += _duplicates(rows)
         return Comparison(
             production=found.production,
             staging=found.staging,
@@ -48,11 +66,49 @@ def compare(
             key=rules.key,
             columns=columns,
             causes={cause: causes[cause] for cause in Cause if cause in causes},
-            ignored=rules.ignore,
+            code=code,
+            late_too=late_too,
+            special=rules.special,
             samples=samples,
-            threshold=rules.threshold,
-            notes=notes,
+            notes=(*notes, *_matched_twice(found, staging, rules), *(experiments.notes if experiments else ())),
+            controls=tuple(dict.fromkeys(one.run.id for one in experiments.controls)) if experiments else (),
         )
+
+
+def _not_final(event_time: str | None, open_from: datetime | None) -> Column:
+    from pyspark.sql import functions as F
+
+    if event_time is None or open_from is None:
+        return F.lit(False)
+    path = event_time.split(".") if event_time.startswith(f"{METADATA}.") else [event_time]
+    answer = F.lit(False)
+    for side in ("production", "staging"):
+        at = F.col(side)
+        for name in path:
+            at = at.getField(name)
+        answer = answer | F.coalesce(at.cast("timestamp") >= F.lit(open_from), F.lit(False))
+    return answer
+
+
+def _duplicates(rows: DataFrame) -> tuple[str, ...]:
+    count = rows.where("duplicated").count()
+    return (f"{count} of the differing rows have a key that stands several times: compared as whole rows",) * bool(
+        count
+    )
+
+
+def _matched_twice(found: Diff, staging: DataFrame, rules: Rules) -> tuple[str, ...]:
+    """An append sink may hold a key several times: what matched there matched by number, which is to be said."""
+    if not rules.key or rules.unique or not found.staging:
+        return ()
+    from pyspark.sql import functions as F
+
+    from rekappa.validate.sides import by_place
+
+    placed, places = by_place(staging)
+    times = placed.groupBy(*(places[name] for name in rules.key)).agg(F.count("*").alias("times"))
+    count = times.where("times > 1").count()
+    return (f"{count} keys stand several times in staging: their rows were compared as wholes",) * bool(count)
 
 
 def _samples(rows: DataFrame, most: int) -> list[Sample]:
@@ -60,34 +116,44 @@ def _samples(rows: DataFrame, most: int) -> list[Sample]:
     from pyspark.sql import Window
     from pyspark.sql import functions as F
 
-    rank = F.row_number().over(Window.partitionBy("kind", "cause").orderBy(F.lit(1)))
+    rank = F.row_number().over(Window.partitionBy("kind", CAUSE).orderBy("unit"))
     each = max(1, most // 4)
     few = rows.withColumn("rank", rank).where(F.col("rank") <= each).limit(most * 2).collect()
-    ranked = sorted(few, key=lambda row: (row["rank"], row["kind"], row["cause"]))[:most]
+    ranked = sorted(few, key=lambda row: (row["rank"], row["kind"], row[CAUSE]))[:most]
+    kind = rows.schema["production"].dataType
     return [
         Sample(
             row["kind"],
-            Cause(row["cause"]),
+            Cause(row[CAUSE]),
             tuple(row["columns"] or ()),
-            _plain(row["production"]),
-            _plain(row["staging"]),
+            _plain(row["production"], kind),
+            _plain(row["staging"], kind),
         )
         for row in ranked
     ]
 
 
-def _plain(row: Row | None) -> dict[str, Any] | None:
-    return None if row is None else {name: _value(value) for name, value in row.asDict(recursive=True).items()}
+def _plain(row: Row | None, kind: DataType) -> dict[str, Any] | None:
+    value = _value(row, kind)
+    assert value is None or isinstance(value, dict)
+    return value
 
 
-def _value(value: Any) -> Any:
-    """As JSON can hold it: bytes as hex, times and decimals as text."""
+def _value(value: Any, kind: DataType) -> Any:
+    """As JSON can hold it: bytes as hex, decimals as text, instants in UTC and marked so."""
+    from pyspark.sql.types import ArrayType, MapType, StructType, TimestampType
+
     if value is None or isinstance(value, bool | int | float | str):
         return value
+    if isinstance(kind, StructType):
+        return {field.name: _value(item, field.dataType) for field, item in zip(kind, value, strict=True)}
+    if isinstance(kind, ArrayType):
+        return [_value(item, kind.elementType) for item in value]
+    if isinstance(kind, MapType):
+        return {str(key): _value(item, kind.valueType) for key, item in value.items()}
+    if isinstance(kind, TimestampType):
+        # Spark hands instants over as local times without a zone.
+        return format_instant(value.astimezone(UTC))
     if isinstance(value, bytes | bytearray):
         return value.hex()
-    if isinstance(value, dict):
-        return {str(key): _value(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_value(item) for item in value]
-    return str(value)
+    return value.isoformat() if isinstance(value, date) else str(value)

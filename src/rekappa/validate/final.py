@@ -1,13 +1,14 @@
-"""From when on a backfill's output was not final: the archive, or the drain, ended too early."""
+"""What a backfill's plan says of its output: from when on it was not final, which columns no replay gives exactly."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from rekappa.errors import PlanError
 from rekappa.plan.plan import JobPlan
+from rekappa.plan.shape import Tolerance
 from rekappa.plan.store import PlanFile
 from rekappa.runs.work import PLAN
 from rekappa.timeline import Window, parse_instant
@@ -32,6 +33,16 @@ def open_from(staged: Staged, sink: str) -> datetime | None:
             moments += [parse_instant(text) for text in reached if text]
     early = [moment for moment in moments if moment < plan.window.end]
     return max(min(early), plan.window.start) if early else None
+
+
+def tolerances(staged: Staged, sink: str) -> Mapping[str, Tolerance]:
+    """The columns of this sink that are equal only up to order or rounding, by the run's plan."""
+    run = staged.run
+    try:
+        plan = PlanFile(staged.home.checkpoint(run.app, run.id) / PLAN).head
+    except PlanError:
+        return {}
+    return {name: how for job in plan.jobs for name, how in job.tolerances.get(sink, {}).items()}
 
 
 def open_ends(job: JobPlan, window: Window, regions: Iterable[str] = ()) -> list[datetime]:

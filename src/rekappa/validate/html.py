@@ -8,8 +8,8 @@ from html import escape
 from typing import Any
 
 from rekappa.timeline import Window
-from rekappa.validate.report import changes, identity, percent
-from rekappa.validate.result import Comparison, SinkVerdict, Verdict
+from rekappa.validate.report import changes, identity, percent, rules_of
+from rekappa.validate.result import Comparison, Outcome, SinkVerdict, Verdict
 
 _COLORS = {"matched": "#2f9e6e", "different": "#e0a100", "missing": "#d0503f", "extra": "#4c6fd1"}
 _STYLE = """
@@ -47,30 +47,31 @@ def page(verdict: Verdict) -> str:
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f"<title>{escape(title)}</title><style>{_STYLE}</style></head><body><main>"
-        f"<h1>{escape(title)} {_badge(verdict.passed)}</h1>"
+        f"<h1>{escape(title)} {_badge(verdict.outcome)}</h1>"
         f'<div class="soft">app {escape(verdict.app)} · window {escape(str(window))} · '
         f"compared {escape(f'{verdict.at:%Y-%m-%d %H:%M}')} UTC</div>{body}</main></body></html>\n"
     )
 
 
-def _badge(passed: bool | None) -> str:
-    kind, text = {True: ("yes", "passed"), False: ("no", "not passed"), None: ("unknown", "not compared")}[passed]
-    return f'<span class="badge {kind}">{text}</span>'
+def _badge(outcome: Outcome) -> str:
+    kind = {Outcome.PASSED: "yes", Outcome.NEEDS_YES: "unknown", Outcome.FAILED: "no"}[outcome]
+    return f'<span class="badge {kind}">{escape(outcome)}</span>'
 
 
 def _sink(one: SinkVerdict) -> str:
     found = one.comparison
-    if found is None:
-        return (
-            f'<section class="card"><h2>{escape(one.sink)} {_badge(None)}</h2>'
-            f'<div class="soft">{escape(one.reason or "")}</div></section>'
-        )
+    parts = [f'<section class="card"><h2>{escape(one.sink)} {_badge(one.outcome)}</h2>']
+    parts += [f"<p>{escape(why)}</p>" for why in one.why]
+    if found is not None:
+        parts += _comparison(one, found)
+    return "".join(parts) + "</section>"
+
+
+def _comparison(one: SinkVerdict, found: Comparison) -> list[str]:
     key = "by " + ", ".join(found.key) if found.key else "as whole rows"
-    ignored = f" · ignoring {', '.join(found.ignored)}" if found.ignored else ""
     parts = [
-        f'<section class="card"><h2>{escape(one.sink)} {_badge(found.passed)}</h2>',
         f'<div class="soft">staging {found.staging:,} rows against {escape(one.production)} {found.production:,} rows, '
-        f"{escape(key)}{escape(ignored)} · threshold {found.threshold:g} %</div>",
+        f"{escape(key)}</div>",
         f'<div class="split">{_ring(found)}{_legend(found)}</div>',
     ]
     if found.columns:
@@ -79,10 +80,12 @@ def _sink(one: SinkVerdict) -> str:
         named = ((str(cause), count) for cause, count in found.causes.items())
         parts.append("<h3>Why</h3>" + _bars(named, found.differences, _COLORS["extra"]))
     if found.samples:
-        rows = [(one.kind, one.cause, identity(one, found.key), changes(one)) for one in found.samples]
+        rows = [(it.kind, it.cause, identity(it, found.key), changes(it)) for it in found.samples]
         parts.append("<h3>Samples</h3>" + _table(["kind", "cause", "row", "production → staging"], rows))
-    parts += [f'<p class="soft">{escape(note)}</p>' for note in found.notes]
-    return "".join(parts) + "</section>"
+    parts += [f'<p class="soft">{escape(note)}</p>' for note in (*found.notes, *rules_of(one))]
+    if found.controls:
+        parts.append(f'<p class="soft">control runs: {escape(", ".join(found.controls))}</p>')
+    return parts
 
 
 def _counts(found: Comparison) -> list[tuple[str, int]]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
 from rekappa.timeline import Window
-from rekappa.validate.result import Comparison, Sample, Verdict
+from rekappa.validate.result import Comparison, Late, Outcome, Sample, SinkVerdict, Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -36,22 +36,36 @@ def percent(part: float, whole: float) -> str:
 def show(verdict: Verdict, screen: Screen) -> None:
     """The whole report: counts, columns, causes, samples, and last the verdict."""
     for one in verdict.sinks:
-        if one.comparison is None:
-            screen.message(f"{one.sink}: not compared. {one.reason}")
-            continue
-        _show_comparison(one.sink, one.production, one.comparison, screen)
+        if one.comparison is not None:
+            _show_comparison(one, one.comparison, screen)
+        for why in one.why:
+            screen.message(f"{one.sink}: {why}")
     window = Window(verdict.start, verdict.end)
-    screen.message(f"{'PASSED' if verdict.passed else 'NOT PASSED'}: run {verdict.run}, window {window}")
+    screen.message(f"{verdict.outcome.upper()}: run {verdict.run}, window {window}")
+    if verdict.outcome is Outcome.NEEDS_YES:
+        screen.message(f"next: rekappa validate {verdict.run} --expect '…', or say yes at rekappa publish")
 
 
-def _show_comparison(sink: str, production: str, found: Comparison, screen: Screen) -> None:
+def rules_of(one: SinkVerdict) -> list[str]:
+    """By which rules the sink was judged, in words."""
+    assert one.comparison is not None, "only what was compared was judged"
+    words = [f"{name} is compared {how}" for name, how in one.comparison.special.items()]
+    if one.expected is not None:
+        words.append(f"expected of the change in code: {one.expected}")
+    if late := one.comparison.late:
+        kept = "are kept and pass" if one.late is Late.KEEP else "do not pass"
+        words.append(f"late: {one.late}; {late} rows with events that production dropped as late {kept}")
+    return words
+
+
+def _show_comparison(one: SinkVerdict, found: Comparison, screen: Screen) -> None:
     rows = [
         (name, count, percent(count, found.total))
         for name in ("matched", "different", "missing", "extra")
         if (count := getattr(found, name)) is not None
     ]
     key = f" by {', '.join(found.key)}" if found.key else " as whole rows"
-    screen.table(f"{sink}: staging ({found.staging:,}) against {production} ({found.production:,}){key}",
+    screen.table(f"{one.sink}: staging ({found.staging:,}) against {one.production} ({found.production:,}){key}",
                  ["rows", "count", "share"], rows)  # fmt: skip
     if found.columns:
         shares = [(name, count, percent(count, found.different)) for name, count in found.columns.items()]
@@ -60,10 +74,13 @@ def _show_comparison(sink: str, production: str, found: Comparison, screen: Scre
         why = [(str(cause), count, percent(count, found.differences)) for cause, count in found.causes.items()]
         screen.table("Why", ["cause", "rows", "of the differences"], why)
     if found.samples:
-        shown = [(one.kind, str(one.cause), identity(one, found.key), changes(one)) for one in found.samples[:10]]
+        some = found.samples[:10]
+        shown = [(it.kind, str(it.cause), identity(it, found.key), changes(it)) for it in some]
         screen.table("Samples", ["kind", "cause", "key" if found.key else "row", "production -> staging"], shown)
-    for note in found.notes:
+    for note in (*found.notes, *rules_of(one)):
         screen.message(f"note: {note}")
+    if found.controls:
+        screen.message(f"control runs: {', '.join(found.controls)}")
 
 
 def identity(sample: Sample, key: tuple[str, ...]) -> str:

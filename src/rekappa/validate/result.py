@@ -9,18 +9,36 @@ from enum import StrEnum
 from typing import Any
 
 from rekappa.errors import ValidationError
+from rekappa.validate.expect import CodeChange, Expectation
 
-VERSION = 1
+VERSION = 2
+ROUNDING = 1e-9
+"""The share of the larger number by which two sums of the same fractions may differ."""
 
 
 class Cause(StrEnum):
-    """Why a difference is there. The first that applies, in this order."""
+    """Why a difference is there. Each but the last two was shown by running something."""
 
-    DUPLICATED = "key duplicated"
-    OUTSIDE = "outside the window"
-    OPEN = "open at the end"
+    CODE = "change in code"
     LATE = "late in production"
+    LATE_IN_BACKFILL = "late in the backfill"
+    NOT_FINAL = "not final"
     UNEXPLAINED = "unexplained"
+
+
+class Outcome(StrEnum):
+    """What a validation comes to. `NEEDS_YES`: everything is explained, and a person must want it."""
+
+    PASSED = "passed"
+    NEEDS_YES = "needs a yes"
+    FAILED = "failed"
+
+
+class Late(StrEnum):
+    """What to do with rows that production lacks because it dropped events as late: the backfill has them."""
+
+    KEEP = "keep"
+    DROP = "drop"
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +46,9 @@ class Rules:
     """How to compare. Without a key, rows are compared as wholes and their number counts.
 
     `unique` refuses null and duplicate keys: an upsert sink holds one row per key. Numbers are equal when they
-    differ by at most `absolute`, or by at most `relative` of the larger one.
+    differ by at most `absolute`, or by at most `relative` of the larger one. `rounded` columns are sums of fractions,
+    whose last digits depend on the order of adding: equal up to `ROUNDING`. `unordered` ones are lists whose order
+    means nothing.
     """
 
     key: tuple[str, ...] = ()
@@ -36,18 +56,24 @@ class Rules:
     ignore: tuple[str, ...] = ()
     absolute: float = 0.0
     relative: float = 0.0
-    threshold: float = 100.0
+    rounded: tuple[str, ...] = ()
+    unordered: tuple[str, ...] = ()
     samples: int = 20
 
     def __post_init__(self) -> None:
-        if not 0 <= self.threshold <= 100:
-            raise ValidationError(f"Cannot use threshold {self.threshold}: it is a percentage, 0 to 100")
         if not (0 <= self.absolute < float("inf") and 0 <= self.relative < float("inf")):
             raise ValidationError(f"Cannot use tolerance {self.absolute or self.relative}: it must be 0 or more")
         if (self.absolute or self.relative) and not self.key:
             raise ValidationError(
                 "Cannot compare with a tolerance: the sink has no key to pair rows by", hint="Set the sink's `key`."
             )
+
+    @property
+    def special(self) -> dict[str, str]:
+        """The columns that are not compared as they are, and how."""
+        words = dict.fromkeys(self.ignore, "ignored")
+        words |= {name: f"up to {ROUNDING:g} of the value" for name in self.rounded if name not in words}
+        return words | {name: "in any order" for name in self.unordered if name not in words}
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +92,10 @@ class Comparison:
     """Production against staging over one window, key by key.
 
     `missing` rows are in production and not in staging, `extra` ones the other way round. `columns` counts, of
-    the different rows, how many differ in each column. Percentages are of all keys on either side.
+    the different rows, how many differ in each column. Percentages are of all keys on either side. `code` is what the
+    change in code did, told by control runs: production's late drops are not in it; `late_too` counts the rows that
+    differ by both. `special` names the columns that
+    were not compared as they are. `controls` are the runs that settled the causes.
     """
 
     production: int
@@ -78,10 +107,12 @@ class Comparison:
     key: tuple[str, ...] = ()
     columns: Mapping[str, int] = field(default_factory=dict)
     causes: Mapping[Cause, int] = field(default_factory=dict)
-    ignored: tuple[str, ...] = ()
+    code: CodeChange = field(default_factory=CodeChange)
+    late_too: int = 0
+    special: Mapping[str, str] = field(default_factory=dict)
     samples: tuple[Sample, ...] = ()
-    threshold: float = 100.0
     notes: tuple[str, ...] = ()
+    controls: tuple[str, ...] = ()
 
     @property
     def differences(self) -> int:
@@ -96,40 +127,73 @@ class Comparison:
         """Per cent; two empty sides match."""
         return 100.0 * self.matched / self.total if self.total else 100.0
 
+    def caused_by(self, cause: Cause) -> int:
+        """How many differences have this cause; what no cause was named for is unexplained."""
+        named = self.causes.get(cause, 0)
+        left = self.differences - sum(self.causes.values()) if cause is Cause.UNEXPLAINED else 0
+        return named + max(left, 0)
+
+    @property
+    def late(self) -> int:
+        """How many rows hold events that production dropped as late, changed by code or not."""
+        return self.caused_by(Cause.LATE) + self.late_too
+
     @property
     def unexplained(self) -> int:
-        return self.causes.get(Cause.UNEXPLAINED, 0) if self.causes else self.differences
-
-    @property
-    def passed(self) -> bool:
-        """The match reaches the threshold, or every single difference has a known cause."""
-        # Compared in counts: 99.99999 % must not become 100 by rounding.
-        reached = 100.0 * self.matched >= self.threshold * self.total
-        return reached or (self.differences > 0 and self.unexplained == 0)
+        return self.caused_by(Cause.UNEXPLAINED)
 
     def as_json(self) -> dict[str, Any]:
-        shares = {"match": self.match, "passed": self.passed, "unexplained": self.unexplained}
+        code = {
+            "changed": [{"columns": list(columns), "rows": rows} for columns, rows in self.code.changed.items()],
+            "missing": self.code.missing,
+            "extra": self.code.extra,
+        }
         causes = {str(cause): count for cause, count in self.causes.items()}
-        return {"version": VERSION, **asdict(self), "causes": causes, **shares}
+        more = {"causes": causes, "code": code, "match": self.match, "unexplained": self.unexplained}
+        return {"version": VERSION, **asdict(self), **more}
+
+
+def judge(found: Comparison, expected: Expectation | None, late: Late) -> tuple[Outcome, tuple[str, ...]]:
+    """Whether this may be published, and why not, or why somebody has to say so."""
+    wrong = []
+    if rows := found.unexplained:
+        wrong.append(f"{rows} rows differ and nothing shows why")
+    if rows := found.caused_by(Cause.NOT_FINAL):
+        wrong.append(f"{rows} rows were not final when the backfill ended")
+    if rows := found.caused_by(Cause.LATE_IN_BACKFILL):
+        wrong.append(f"{rows} rows lack events that the backfill itself dropped as late")
+    if (rows := found.late) and late is Late.DROP:
+        wrong.append(f"{rows} rows hold events that production dropped as late, and late: drop was chosen")
+    changed = found.caused_by(Cause.CODE)
+    if changed and expected is not None:
+        wrong += [f"not expected: {words}" for words in expected.surprises(found.code, found.total)]
+    if wrong:
+        return Outcome.FAILED, tuple(wrong)
+    if changed and expected is None:
+        return Outcome.NEEDS_YES, (f"{changed} rows differ by the change in code, and no expectation was given",)
+    return Outcome.PASSED, ()
 
 
 @dataclass(frozen=True, slots=True)
 class SinkVerdict:
-    """One sink of the run: compared, or why it could not be."""
+    """One sink of the run: compared, or why it could not be. `why` says what keeps it from passing."""
 
     sink: str
     production: str
     comparison: Comparison | None
-    reason: str | None = None
+    outcome: Outcome
+    why: tuple[str, ...] = ()
+    expected: str | None = None
+    late: Late = Late.KEEP
 
     @property
     def passed(self) -> bool:
-        return self.comparison is not None and self.comparison.passed
+        return self.outcome is Outcome.PASSED
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The validation of one run: passed only if every sink did."""
+    """The validation of one run: as good as the worst of its sinks; without any it failed."""
 
     run: str
     app: str
@@ -139,8 +203,15 @@ class Verdict:
     sinks: tuple[SinkVerdict, ...]
 
     @property
+    def outcome(self) -> Outcome:
+        found = {one.outcome for one in self.sinks}
+        if not found or Outcome.FAILED in found:
+            return Outcome.FAILED
+        return Outcome.NEEDS_YES if Outcome.NEEDS_YES in found else Outcome.PASSED
+
+    @property
     def passed(self) -> bool:
-        return bool(self.sinks) and all(sink.passed for sink in self.sinks)
+        return self.outcome is Outcome.PASSED
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -149,15 +220,25 @@ class Verdict:
             "app": self.app,
             "window": {"start": self.start.isoformat(), "end": self.end.isoformat()},
             "at": self.at.isoformat(),
+            "outcome": str(self.outcome),
             "passed": self.passed,
             "sinks": [
                 {
                     "sink": one.sink,
                     "production": one.production,
+                    "outcome": str(one.outcome),
                     "passed": one.passed,
-                    "reason": one.reason,
+                    "why": list(one.why),
+                    "expected": one.expected,
+                    "late": str(one.late),
                     "comparison": one.comparison.as_json() if one.comparison else None,
                 }
                 for one in self.sinks
             ],
         }
+
+
+def outcome_of(validation: Mapping[str, Any] | None) -> Outcome | None:
+    """The outcome that a run's record holds; None if it was never validated, or by a rekappa that knew no outcomes."""
+    told = (validation or {}).get("outcome")
+    return Outcome(told) if told in set(Outcome) else None

@@ -2,51 +2,67 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from rekappa.config.bind import load_app, queries
 from rekappa.config.model import IcebergSink
-from rekappa.errors import RekappaError, ValidationError
+from rekappa.config.targets import target_of
+from rekappa.errors import ValidationError
+from rekappa.plan.shape import Tolerance
 from rekappa.sinks.contract import Rerun
 from rekappa.staging.staged import Staged, StagedSink, keyed_only, of_keys, span_of
-from rekappa.store.record import Kind
 from rekappa.store.runs import RunStore
 from rekappa.validate.compare import compare
-from rekappa.validate.explain import LATE_AT, Evidence
-from rekappa.validate.final import open_from
-from rekappa.validate.late import late_inputs, readings
-from rekappa.validate.result import Rules, SinkVerdict, Verdict
+from rekappa.validate.expect import Expectation, parse_expectation
+from rekappa.validate.experiments import Experiments
+from rekappa.validate.final import open_from, tolerances
+from rekappa.validate.result import Comparison, Late, Outcome, Rules, SinkVerdict, Verdict, judge
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-
-NEAR = timedelta(days=1)
-"""How far around the window causes are looked for."""
+Tell = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What the person asked for. `ignore` applies to the sinks that have such a column."""
+    """What the person asked for. `ignore` applies to the sinks that have such a column.
+
+    `expect` is by sink; the empty name is for every sink that has none of its own. What is not told here is taken
+    from rekappa.yaml. Without `control` nothing is run, and nothing is explained. `live_run` is production's run, where
+    several wrote to the sink: the newest that read events of the window, if None.
+    """
 
     ignore: tuple[str, ...] = ()
     tolerance: float = 0.0
-    threshold: float = 100.0
+    expect: Mapping[str, Expectation] = field(default_factory=dict)
+    late: Late | None = None
+    control: bool = True
+    live_run: str | None = None
 
 
-def validate(
-    spark: SparkSession, staged: Staged, request: Request, tell: Callable[[str], None] = lambda text: None
-) -> Verdict:
-    """Compare every sink, store the verdict with the run, answer it."""
-    Rules(key=("any",), relative=request.tolerance, threshold=request.threshold)  # refuses wrong numbers first
+def expectations(texts: tuple[str, ...], sinks: tuple[str, ...]) -> dict[str, Expectation]:
+    """What `--expect` says, by sink: `SINK: changed=…` is for one sink, `changed=…` for all others."""
+    found: dict[str, Expectation] = {}
+    for text in texts:
+        name, colon, rest = text.partition(":")
+        sink = name.strip() if colon and name.strip() in sinks else ""
+        if sink in found:
+            raise ValidationError(f"Cannot use two expectations for {sink or 'all sinks'}: {text!r} is the second")
+        found[sink] = parse_expectation(rest if sink else text)
+    return found
+
+
+def validate(spark: SparkSession, staged: Staged, request: Request, tell: Tell = lambda text: None) -> Verdict:
+    """Compare every sink, settle why it differs, store the verdict with the run, answer it."""
+    Rules(key=("any",), relative=request.tolerance)  # refuses wrong numbers first
     _require_known(spark, staged, request)
     verdicts = []
     for one in staged.sinks:
         tell(f"comparing {one.name}")
-        verdicts.append(_verdict(spark, staged, one, request))
+        verdicts.append(_verdict(spark, staged, one, request, tell))
     window = staged.window
     verdict = Verdict(staged.run.id, staged.run.app, window.start, window.end, datetime.now(UTC), tuple(verdicts))
     RunStore.open(staged.home).update(staged.run.id, validation=verdict.as_json())
@@ -63,9 +79,9 @@ def _require_known(spark: SparkSession, staged: Staged, request: Request) -> Non
         )
 
 
-def _verdict(spark: SparkSession, staged: Staged, one: StagedSink, request: Request) -> SinkVerdict:
+def _verdict(spark: SparkSession, staged: Staged, one: StagedSink, request: Request, tell: Tell) -> SinkVerdict:
     spec = staged.loaded.config.sinks[one.name]
-    target = spec.table if isinstance(spec, IcebergSink) else spec.type
+    target = target_of(spec)
     if isinstance(spec, IcebergSink):
         if not spark.catalog.tableExists(spec.table):
             raise ValidationError(
@@ -78,81 +94,60 @@ def _verdict(spark: SparkSession, staged: Staged, one: StagedSink, request: Requ
     one.sink.expect(rows.schema)
     production = one.sink.read(spark, None if by_key else staged.window)
     if production is None:
-        counted = rows.count()
-        reason = f"Spark can't read a {spec.type} sink back: {counted} staged rows were counted, none was compared"
-        return SinkVerdict(one.name, target, None, reason)
+        why = f"Spark can't read a {spec.type} sink back: {rows.count()} staged rows were counted, none was compared"
+        return SinkVerdict(one.name, target, None, Outcome.NEEDS_YES, (why,))
     if by_key:
         production = of_keys(production, rows, spec.key)
     else:
         production = production.where(span_of(spark, staged, one).inside())
-    columns = rows.columns
-    upsert = one.sink.rerun is Rerun.IDEMPOTENT
+    found = _compared(spark, staged, one, request, production, by_key, tell)
+    expected = request.expect.get(one.name, request.expect.get("")) or _configured(spec.expect)
+    late = request.late or Late(spec.late)
+    outcome, why_not = judge(found, expected, late)
+    return SinkVerdict(one.name, target, found, outcome, why_not, expected.text if expected else None, late)
+
+
+def _columns(
+    loose: Mapping[str, Tolerance], tolerance: Tolerance, rows: DataFrame, key: tuple[str, ...]
+) -> tuple[str, ...]:
+    return tuple(name for name in rows.columns if loose.get(name) is tolerance and name not in key)
+
+
+def _configured(text: str | None) -> Expectation | None:
+    return None if text is None else parse_expectation(text)
+
+
+def _compared(
+    spark: SparkSession,
+    staged: Staged,
+    one: StagedSink,
+    request: Request,
+    production: DataFrame,
+    by_key: bool,
+    tell: Tell,
+) -> Comparison:
+    key = staged.loaded.config.sinks[one.name].key
+    stored = one.sink.as_stored(one.rows(spark))
+    loose = tolerances(staged, one.name)
     rules = Rules(
-        key=spec.key,
-        unique=upsert,
-        ignore=tuple(name for name in request.ignore if name in columns),
-        relative=request.tolerance if spec.key else 0.0,
-        threshold=request.threshold,
+        key=key,
+        unique=one.sink.rerun is Rerun.IDEMPOTENT,
+        ignore=tuple(name for name in request.ignore if name in stored.columns),
+        relative=request.tolerance if key else 0.0,
+        rounded=_columns(loose, Tolerance.ROUNDING, stored, key),
+        unordered=_columns(loose, Tolerance.ORDER, stored, key),
     )
-    evidence, notes = _evidence(spark, staged, one, by_key)
-    if evidence.event_time and spec.key:
-        near = one.sink.read(spark, staged.window.widened(NEAR, NEAR))
-        if near is not None:
-            evidence = replace(evidence, elsewhere=_outside(near, evidence.event_time, staged))
-    return SinkVerdict(one.name, target, compare(production, one.sink.as_stored(rows), rules, evidence, notes))
-
-
-def _outside(rows: DataFrame, event_time: str, staged: Staged) -> DataFrame:
-    from pyspark.sql import functions as F
-
-    at = F.col(event_time)
-    return rows.where((at < F.lit(staged.window.start)) | (at >= F.lit(staged.window.end)))
-
-
-def _evidence(spark: SparkSession, staged: Staged, one: StagedSink, by_key: bool) -> tuple[Evidence, tuple[str, ...]]:
-    """All that is known of why rows may differ; what could not be looked at is said in a note."""
-    evidence = Evidence(
-        event_time=None if by_key else span_of(spark, staged, one).column,
-        key=staged.loaded.config.sinks[one.name].key,
-        open_from=open_from(staged, one.name),
-    )
-    try:
-        late = _late(spark, staged, one)
-    except RekappaError as error:
-        return evidence, (f"late inputs could not be looked up: {error.message}",)
     notes: tuple[str, ...] = ()
-    if late is None:
-        notes += ("production's micro-batches are not recorded: late inputs are not known",)
+    if not request.control:
+        notes += ("no control was run: nothing is explained",)
     if by_key:
         notes += ("the sink has no event time: only staged keys were compared, missing rows can't be known",)
-    return replace(evidence, late=late), notes
-
-
-def _late(spark: SparkSession, staged: Staged, one: StagedSink) -> DataFrame | None:
-    """Every input of the sink's job that production read behind its watermark, of all its sources."""
-    from rekappa.sources.open import open_batch
-
-    loaded, home, store = staged.loaded, staged.home, RunStore.open(staged.home)
-    config, app = loaded.config, load_app(loaded)
-    reads = staged.window.widened(NEAR, NEAR)
-    found: DataFrame | None = None
-    for query in queries(config, app):
-        if query.sink != one.name:
-            continue
-        for run in store.runs(config.app, Kind.LIVE):
-            batches = store.batches(run.id, query.name)
-            for source in app.jobs[query.job].sources:
-                known = readings(batches, source)
-                if not known:
-                    continue
-                events = open_batch(spark, loaded, home, source, reads)
-                late = late_inputs(events, config.sources[source].event_time, known)
-                if late is None:
-                    continue
-                late = late.drop("__metadata__").distinct() if _plain(late) else late.drop("__metadata__")
-                found = late if found is None else found.unionByName(late, allowMissingColumns=True)
-    return found
-
-
-def _plain(rows: DataFrame) -> bool:
-    return "map<" not in rows.schema.simpleString() and LATE_AT in rows.columns
+    return compare(
+        production,
+        stored,
+        rules,
+        experiments=Experiments(spark, staged, one, request.live_run, tell) if request.control else None,
+        event_time=None if by_key else span_of(spark, staged, one).column,
+        open_from=open_from(staged, one.name),
+        notes=notes,
+    )

@@ -1,0 +1,214 @@
+"""Which code a run ran, kept so that it can be run again when the app's folder has moved on.
+
+    code = keep_code(home, folder)          what `rekappa run` and `rekappa backfill` record
+    folder = kept_folder(home, code.hash)   the same files, months later
+
+The identity is a hash of the folder's code and configuration: two folders with the same files are the same code. A
+folder is kept once per hash. Left out are what Python and editors leave behind, documents, data and secrets; a secret
+that stands in rekappa.yaml is masked in what is kept.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+import zipfile
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
+from fnmatch import fnmatch
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from rekappa import __version__
+from rekappa.errors import RunError
+from rekappa.home import Home
+
+MOST_OF_A_FILE = 2 << 20
+"""A larger file is taken for data and left out; the record names it."""
+MOST_OF_ALL = 32 << 20
+"""A folder with more than this is not kept: it is no app's folder, but one that holds an app among other things."""
+
+_LEFT_OUT_FOLDERS = ("__pycache__", "node_modules", "venv", "build", "dist", "*.egg-info", "spark-warehouse")
+_LEFT_OUT_FILES = (
+    "*.pyc", "*.pyo", "*.so", "*.jar", "*.whl",
+    "*.md", "*.rst", "*.ipynb", "*.html", "*.svg", "*.png", "*.jpg", "*.pdf", "*.log", "*.tmp", "*.swp", "*~",
+    "*.parquet", "*.orc", "*.avro", "*.arrow", "*.feather", "*.db", "*.sqlite", "*.gz", "*.zip", "*.tar", "*.zst",
+)  # fmt: skip
+_SECRET_FILES = (
+    "*.pem", "*.key", "*.p12", "*.pfx", "*.jks", "*.keystore", "*.truststore", "*.crt", "*.keytab", "id_*",
+    "*secret*", "*credential*", "*password*", "*.env",
+)  # fmt: skip
+_SECRET = re.compile(
+    r"""([\w.\-]*(?:password|secret|token|credential|jaas|private[_.\-]?key|access[_.\-]?key)[\w.\-]*["']?\s*:[ \t]+)"""
+    r"""("[^"\n]*"|'[^'\n]*'|[^\s,}#{\[][^,}\n#]*)""",
+    re.IGNORECASE,
+)
+_CONFIGURATION = ("rekappa.yaml", "rekappa.yml")
+_ITS_TIME = (1980, 1, 1, 0, 0, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Code:
+    """What ran. `hash` is None when the folder could not be kept; `reason` says why.
+
+    `commit` is git's, None outside a work tree; `dirty` says that the folder had changes which that commit lacks.
+    """
+
+    hash: str | None
+    commit: str | None = None
+    dirty: bool | None = None
+    rekappa: str = ""
+    spark: str = ""
+    left_out: tuple[str, ...] = ()
+    reason: str | None = None
+    overrides: tuple[str, ...] = ()
+
+    def as_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Code:
+        known = {name: value[name] for name in cls.__dataclass_fields__ if name in value}
+        made = cls(**known)
+        return replace(made, left_out=tuple(made.left_out), overrides=tuple(made.overrides))
+
+    def __str__(self) -> str:
+        short = self.hash[:12] if self.hash else f"not kept: {self.reason}"
+        git = f", commit {self.commit[:12]}{' with changes' if self.dirty else ''}" if self.commit else ""
+        return f"{short}{git}"
+
+
+def keep_code(home: Home, folder: Path, overrides: tuple[str, ...] = ()) -> Code:
+    """Keep the folder's code as it is now, if it is not kept yet, and answer its identity. Never refuses."""
+    files, left_out, reason = _files(folder)
+    commit, dirty = _git(folder)
+    digest = None
+    if reason is None:
+        digest = _digest(files)
+        _save(home, digest, files)
+    return Code(digest, commit, dirty, __version__, version("pyspark"), left_out, reason, overrides)
+
+
+def kept_files(home: Home, digest: str) -> dict[str, bytes]:
+    """The kept code by path; refuses a hash that is not kept here."""
+    try:
+        with zipfile.ZipFile(_blob(home, digest)) as kept:
+            files = {name: kept.read(name) for name in kept.namelist()}
+    except FileNotFoundError:
+        raise RunError(
+            f"Cannot find code {digest[:12]}: {home.code} does not hold it",
+            hint="It is kept on the machine that ran it.",
+        ) from None
+    if _digest(files) != digest:
+        raise RunError(f"Cannot use code {digest[:12]}: {_blob(home, digest)} was changed since it was kept")
+    return files
+
+
+def kept_folder(home: Home, digest: str) -> Path:
+    """A folder with the kept code, as it was, made anew if it is not there or was touched."""
+    files = kept_files(home, digest)
+    folder = home.code / digest
+    if folder.is_dir() and _files(folder)[0] == files:
+        return folder
+    unfinished = Path(tempfile.mkdtemp(prefix=f".{digest[:12]}.", dir=home.code))
+    for name, content in files.items():
+        file = unfinished / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(content)
+    shutil.rmtree(folder, ignore_errors=True)
+    try:
+        os.replace(unfinished, folder)
+    except OSError:
+        # Another process was quicker, with the same files.
+        shutil.rmtree(unfinished, ignore_errors=True)
+    return folder
+
+
+def _blob(home: Home, digest: str) -> Path:
+    return home.code / f"{digest}.zip"
+
+
+def _save(home: Home, digest: str, files: Mapping[str, bytes]) -> None:
+    blob = _blob(home, digest)
+    if blob.exists():
+        return
+    home.code.mkdir(parents=True, exist_ok=True)
+    unfinished = blob.with_name(f".{digest}.{os.getpid()}")
+    with zipfile.ZipFile(unfinished, "w", zipfile.ZIP_DEFLATED) as out:
+        for name in sorted(files):
+            out.writestr(zipfile.ZipInfo(name, _ITS_TIME), files[name], zipfile.ZIP_DEFLATED)
+    os.replace(unfinished, blob)
+
+
+def _digest(files: Mapping[str, bytes]) -> str:
+    digest = hashlib.sha256()
+    for name in sorted(files):
+        for part in (name.encode(), files[name]):
+            digest.update(len(part).to_bytes(8, "big"))
+            digest.update(part)
+    return digest.hexdigest()[:32]
+
+
+def _files(folder: Path) -> tuple[dict[str, bytes], tuple[str, ...], str | None]:
+    """The files to keep, those that were left out for their size or as secrets, and why nothing can be kept."""
+    found: dict[str, bytes] = {}
+    left_out: list[str] = []
+    whole = 0
+    for file in _walk(folder):
+        name = file.relative_to(folder).as_posix()
+        try:
+            size = file.stat().st_size
+            if _secret(file.name) or size > MOST_OF_A_FILE:
+                left_out.append(name)
+                continue
+            content = file.read_bytes()
+        except OSError as error:
+            left_out.append(f"{name} ({error.strerror})")
+            continue
+        whole += len(content)
+        if whole > MOST_OF_ALL:
+            return {}, (), f"the app's folder holds more than {MOST_OF_ALL >> 20} MB of code and configuration"
+        found[name] = _masked(content) if name in _CONFIGURATION else content
+    return found, tuple(left_out), None
+
+
+def _walk(folder: Path) -> Iterator[Path]:
+    for at, folders, names in os.walk(folder):
+        folders[:] = sorted(name for name in folders if not _matches(name, _LEFT_OUT_FOLDERS))
+        yield from (Path(at) / name for name in sorted(names) if not _matches(name, _LEFT_OUT_FILES))
+
+
+def _matches(name: str, patterns: tuple[str, ...]) -> bool:
+    return name.startswith(".") or any(fnmatch(name.lower(), pattern) for pattern in patterns)
+
+
+def _secret(name: str) -> bool:
+    return not name.endswith(".py") and any(fnmatch(name.lower(), pattern) for pattern in _SECRET_FILES)
+
+
+def _masked(content: bytes) -> bytes:
+    """Without the secrets that stand in it; what is taken from the environment (`${NAME}`) stands there by name."""
+    text = content.decode("utf-8", errors="surrogateescape")
+    masked = _SECRET.sub(lambda found: found[0] if "$" in found[2] else f'{found[1]}"***"', text)
+    return masked.encode("utf-8", errors="surrogateescape")
+
+
+def _git(folder: Path) -> tuple[str | None, bool | None]:
+    commit = _ask_git(folder, "rev-parse", "HEAD")
+    if commit is None:
+        return None, None
+    changed = _ask_git(folder, "status", "--porcelain", "--", ".")
+    return commit, None if changed is None else bool(changed)
+
+
+def _ask_git(folder: Path, *words: str) -> str | None:
+    try:
+        done = subprocess.run(["git", "-C", str(folder), *words], capture_output=True, text=True, timeout=20)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout.strip() if done.returncode == 0 else None

@@ -1,0 +1,210 @@
+"""From experiments to causes: which of two things that changed, the code or the way of running, made each difference.
+
+Between production and staging lie two changes: other code, and a replay instead of production's micro-batches. A
+control run changes one of them alone:
+
+    production  = exact control  --replay-->  control    --code-->    staging     one code made the window
+    production  = exact control  --code-->    exact new  --replay-->  staging     several did, each over its stretch
+
+Rows that the exact control does not give as production has them are unexplained, whatever else is known of them.
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from rekappa.plan.plan import Mode
+from rekappa.store.code import Code
+from rekappa.validate.controls import Control
+from rekappa.validate.diff import UNIT, diff
+from rekappa.validate.expect import CodeChange
+from rekappa.validate.experiments import Experiments
+from rekappa.validate.production import NoControl, same_code
+from rekappa.validate.result import Cause, Rules
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+CAUSE = "cause"
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """The differences with a column `cause`, and what the change in code did.
+
+    `late_too` counts the rows by the change in code that also hold events which production dropped as late.
+    """
+
+    rows: DataFrame
+    code: CodeChange
+    late_too: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """The differences that each experiment found; None where there was nothing to find.
+
+    `code`: by the code alone. `replay`: by the way of running alone. `unfaithful`: between production and the exact
+    control, which is looked at `everywhere`, or only where the replay differs. `bulk`: between production's
+    micro-batches and a bulk run, asked only if the replay dropped events: where bulk agrees with production, it was
+    the replay that dropped something. `undecided`: why a difference by the way of running is not known to be a late
+    event, because that could not be asked, or because production dropped none.
+    """
+
+    code: DataFrame | None = None
+    replay: DataFrame | None = None
+    unfaithful: DataFrame | None = None
+    everywhere: bool = False
+    bulk: DataFrame | None = None
+    undecided: bool = False
+
+
+class _Settling:
+    """One settling: comparisons stay usable until the stack is closed."""
+
+    def __init__(self, stack: ExitStack, experiments: Experiments, production: DataFrame, rules: Rules) -> None:
+        self.stack, self.experiments, self.production, self.rules = stack, experiments, production, rules
+
+    def between(self, before: DataFrame, after: DataFrame) -> DataFrame:
+        """The differences between two sides, usable for as long as the stack is open."""
+        return self.stack.enter_context(diff(before, after, self.rules)).rows
+
+    def found(self, pending: DataFrame) -> _Found:
+        """Run what is needed to settle these differences."""
+        made = self.experiments.production
+        self.experiments.notes.append(f"production is live run {made.run.id}")
+        code = made.code
+        if self.experiments.part.mode is Mode.EXACT or code is None:
+            return self._through_exact(pending, several=code is None)
+        try:
+            return self._through_control(pending)
+        except NoControl as error:
+            self.experiments.notes.append(f"{error.message}; both codes were run over production's micro-batches")
+            return self._through_exact(pending, several=False)
+
+    def _through_control(self, pending: DataFrame) -> _Found:
+        made = self.experiments
+        code = made.production.code
+        ran: tuple[Control, ...] = ()
+        assert code is not None, "the caller has looked"
+        if same_code(code, made.own):
+            made.notes.append("the code is production's own: nothing was changed in it")
+            changed, rows = None, made.stored()
+        else:
+            ran = (made.with_production_code(),)
+            rows = made.rows(*ran)
+            changed = self.between(rows, made.stored())
+        replay = self.between(self.production, rows)
+        if not _some(pending, replay):
+            return _Found(code=changed)
+        try:
+            exact = made.exact()
+            unfaithful = self.between(self.production, made.rows(exact))
+        except NoControl as error:
+            made.notes.append(f"no exact control: {error.message}")
+            return _Found(code=changed, replay=replay, unfaithful=replay)
+        bulk, undecided = self._dropped(exact, self.production, code, *ran)
+        return _Found(changed, replay, unfaithful, bulk=bulk, undecided=undecided)
+
+    def _through_exact(self, pending: DataFrame, *, several: bool) -> _Found:
+        made = self.experiments
+        if several:
+            names = dict.fromkeys((one.code.hash or "")[:12] for one in made.production.stretches)
+            made.notes.append(f"several versions of the code made the window ({', '.join(names)}), each in its stretch")
+        exact = made.rows(made.exact())
+        unfaithful = self.between(self.production, exact)
+        if made.part.mode is Mode.EXACT:
+            return _Found(code=self.between(exact, made.stored()), unfaithful=unfaithful, everywhere=True)
+        again = made.exact_new()
+        new = made.rows(again)
+        code, replay = self.between(exact, new), self.between(new, made.stored())
+        if not _some(pending, replay):
+            return _Found(code, unfaithful=unfaithful, everywhere=True)
+        bulk, undecided = self._dropped(again, new, made.own)
+        return _Found(code, replay, unfaithful, True, bulk, undecided)
+
+    def _dropped(
+        self, exact: Control, reference: DataFrame, code: Code, *ran: Control
+    ) -> tuple[DataFrame | None, bool]:
+        """Who dropped events: where bulk, which drops nothing, differs from production's micro-batches it was
+        production, elsewhere the replay; None if the replay dropped nothing. The second answer says that a difference
+        can't be known to be a dropped event at all.
+        """
+        made = self.experiments
+        if made.part.mode is not Mode.BULK and made.dropped_late(self.experiments.staged.run, *(it.run for it in ran)):
+            try:
+                return self.between(reference, made.rows(made.bulk(code))), False
+            except NoControl as error:
+                made.notes.append(f"whether the backfill or production dropped events can't be told: {error.message}")
+                return None, True
+        if made.dropped_late(exact.run):
+            return None, False
+        made.notes.append("production dropped nothing as late: where the replay differs, it is not known why")
+        return None, True
+
+
+def settle(
+    stack: ExitStack,
+    differences: DataFrame,
+    experiments: Experiments | None,
+    production: DataFrame,
+    rules: Rules,
+    not_final: Column,
+) -> Settled:
+    """A cause for every difference. Without experiments none has any but that it was not final."""
+    from pyspark.sql import functions as F
+
+    marked = differences.withColumn("not_final", not_final)
+    found = _Found()
+    pending = marked.where(~F.col("not_final"))
+    if experiments is not None and pending.take(1):
+        try:
+            found = _Settling(stack, experiments, production, rules).found(pending)
+        except NoControl as error:
+            experiments.notes.append(f"no control: {error.message}")
+    for name in ("code", "replay", "unfaithful", "bulk"):
+        marked = _marked(marked, getattr(found, name), name)
+    code, replay, unfaithful = F.col("code"), F.col("replay"), F.col("unfaithful")
+    doubtful = unfaithful if found.everywhere else unfaithful & replay
+    here = ~F.col("bulk") if found.bulk is not None else F.lit(False)
+    cause = (
+        F.when(F.col("not_final"), Cause.NOT_FINAL.value)
+        .when(doubtful | (replay & F.lit(found.undecided)), Cause.UNEXPLAINED.value)
+        .when(replay & here, Cause.LATE_IN_BACKFILL.value)
+        .when(code, Cause.CODE.value)
+        .when(replay, Cause.LATE.value)
+        .otherwise(Cause.UNEXPLAINED.value)
+    )
+    marked = marked.withColumn(CAUSE, cause)
+    rows = marked.select(*differences.columns, CAUSE)
+    if found.code is None:
+        return Settled(rows, CodeChange())
+    late_too = marked.where((F.col(CAUSE) == Cause.CODE.value) & replay).count() if found.replay is not None else 0
+    return Settled(rows, _change(found.code, rows), late_too)
+
+
+def _some(differences: DataFrame, among: DataFrame) -> bool:
+    return bool(differences.join(among.select(UNIT).distinct(), UNIT, "left_semi").take(1))
+
+
+def _marked(rows: DataFrame, differences: DataFrame | None, name: str) -> DataFrame:
+    """Add a column that says whether the row's unit is among these differences."""
+    from pyspark.sql import functions as F
+
+    if differences is None:
+        return rows.withColumn(name, F.lit(False))
+    units = differences.select(UNIT).distinct().withColumn(name, F.lit(True))
+    return rows.join(units, UNIT, "left").withColumn(name, F.coalesce(name, F.lit(False)))
+
+
+def _change(code: DataFrame, settled: DataFrame) -> CodeChange:
+    """What the code did to the rows that differ because of it, without what came from anything else."""
+    from pyspark.sql import functions as F
+
+    caused = settled.where(F.col(CAUSE) == Cause.CODE.value).select(UNIT).distinct()
+    counted = code.join(caused, UNIT, "left_semi").groupBy("kind", "columns").agg(F.count("*").alias("n")).collect()
+    counts = {kind: sum(row["n"] for row in counted if row["kind"] == kind) for kind in ("missing", "extra")}
+    changed = {tuple(row["columns"]): row["n"] for row in counted if row["kind"] == "different"}
+    return CodeChange(dict(sorted(changed.items())), counts["missing"], counts["extra"])
