@@ -22,7 +22,7 @@ demo: jars
 test: fast spark
 
 fast: $(VENV)/.dev
-	$(BIN)/python -m pytest tests/fast $(ARGS)
+	$(BIN)/python -m pytest tests/fast -n 2 $(ARGS)
 
 # Two files at a time, each worker with its own project folder, Spark and broker.
 spark: $(VENV)/.dev jars
