@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from pyiceberg.catalog.sql import SqlCatalog
 
 from rekappa.errors import PlanError
+from rekappa.iceberg.times import wall_clock
 from rekappa.plan.margins import Margins
 from rekappa.plan.outside import Demand, Outside, Piece
 from rekappa.planning.clocks import Clock, Fitted, Told, clock, fitted
@@ -226,3 +227,16 @@ def test_a_column_that_the_table_does_not_have_yet_holds_no_event(catalog: SqlCa
     made = table(catalog, [[Event(T0, T0 - 90 * M)]])
     window = Window(T0, T0 + M)
     assert fit(made, Margins(ahead=M), window, column="later", own=False).margins == Margins(ahead=M)
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    st.datetimes(datetime(2026, 10, 31), datetime(2026, 11, 2)), st.sampled_from(["America/New_York", BERLIN, "UTC"])
+)
+def test_a_bound_on_a_local_clock_parts_the_same_rows_as_the_instant(moment: datetime, name: str) -> None:
+    """Across the night in which New York's clocks go back: rows before the bound are those before the instant."""
+    here, instant = ZoneInfo(name), moment.replace(tzinfo=UTC)
+    bound = wall_clock(instant, here)
+    for minutes in range(-180, 181, 7):
+        row = bound.replace(tzinfo=None) + timedelta(minutes=minutes)
+        assert (row < bound.replace(tzinfo=None)) == (row.replace(tzinfo=here).astimezone(UTC) < instant)

@@ -173,3 +173,8 @@ def test_two_versions_of_an_app_do_not_see_each_other(tmp_path: Path) -> None:
         assert second.jobs["out"].body(None) == "two two two"
     assert first.jobs["out"].body(None) == "one one one"
     assert sys.modules["later"].NAME == "one"
+    for name in ("near.py", "pack/part.py"):
+        file = tmp_path / "one" / name
+        file.write_text(file.read_text().replace("one", "changed"))
+    again = load_app(one)
+    assert again.jobs["out"].body(None) == "changed changed one", "what has changed since is read again"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
 import traceback
 from collections.abc import Iterator
@@ -109,16 +110,20 @@ def _imported(loaded: Loaded) -> ModuleType:
 def _make_importable(folder: Path) -> None:
     """Let the app import its neighbours, also later, when a job is called.
 
-    A neighbour of the same name that another app in this process brought along makes room.
+    A neighbour of the same name that an app in this process brought along before makes room, also if it is the same
+    file: it may have changed since, and the code that is recorded must be the code that runs.
     """
+    importlib.invalidate_caches()
     if str(folder) in sys.path:
         sys.path.remove(str(folder))
     sys.path.insert(0, str(folder))
     for neighbour in [*folder.glob("*.py"), *folder.glob("*/__init__.py")]:
         name = neighbour.stem if neighbour.parent == folder else neighbour.parent.name
         file = getattr(sys.modules.get(name), "__file__", None)
-        if file and Path(file) != neighbour and (Path(file).parent / FILE).is_file() and not name.startswith("test_"):
-            del sys.modules[name]
+        brought = file is not None and any((folder / FILE).is_file() for folder in Path(file).parents[:2])
+        if brought and not name.startswith(("test_", "conftest")):
+            for module in [one for one in sys.modules if one == name or one.startswith(f"{name}.")]:
+                del sys.modules[module]
 
 
 def _pickle_by_value(modules: list[ModuleType], folder: Path) -> None:

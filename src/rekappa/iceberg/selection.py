@@ -15,6 +15,7 @@ from rekappa.errors import PublishError
 from rekappa.iceberg.footprint import Footprint, covered_files, footprint
 from rekappa.iceberg.past import rows_at
 from rekappa.iceberg.private import Filters
+from rekappa.iceberg.times import LOCAL, wall_clock, zone
 from rekappa.spark.times import within
 from rekappa.timeline import EPOCH, Window, micros
 
@@ -80,7 +81,13 @@ class InWindow:
                 f"Cannot find the window in {table.name()}: it has no column {self.column!r}",
                 hint="`event_time` of the sink must name a column of its table.",
             )
-        low, high = (_iceberg_value(moment, str(field.type())) for moment in (self.window.start, self.window.end))
+        kind = str(field.type())
+        bounds = (self.window.start, self.window.end)
+        if kind in LOCAL:
+            # Such a time is an instant only in a time zone: Spark takes that of its session.
+            here = zone(spark.conf.get("spark.sql.session.timeZone") or "UTC")
+            bounds = (wall_clock(bounds[0], here), wall_clock(bounds[1], here))
+        low, high = (_iceberg_value(moment, kind) for moment in bounds)
         if low is None:
             raise PublishError(f"Cannot use {self.column!r} of {table.name()} as event time: it is a {field.type()}")
         filters = Filters(spark)

@@ -44,6 +44,17 @@ def zone(name: str) -> tzinfo:
         raise PlanError(f"Cannot use the session time zone {name!r}", hint="Set spark.sql.session.timeZone.") from None
 
 
+def wall_clock(moment: datetime, here: tzinfo) -> datetime:
+    """The first time on the clock of a zone that stands for this instant or a later one, written as if it were UTC.
+
+    An hour that the clock shows twice stands for the first of the two.
+    """
+    shown = moment.astimezone(here).replace(fold=0)
+    while shown < moment:
+        shown = (shown.replace(tzinfo=None) + timedelta(minutes=1)).replace(tzinfo=here)
+    return shown.replace(tzinfo=UTC)
+
+
 class ColumnTimes:
     """One time column of one table, in the state that `table` was loaded in.
 
