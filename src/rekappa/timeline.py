@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from rekappa.errors import PlanError
 
@@ -69,12 +70,43 @@ def format_duration(value: timedelta) -> str:
 
 
 def parse_instant(text: str) -> datetime:
-    """Read an ISO 8601 instant; one without an offset is UTC. Raises `ValueError` naming the text."""
+    """Read an ISO 8601 instant, or a time and the name of its zone: 2026-11-01 08:00 America/New_York.
+
+    One without offset or zone is UTC. Raises `ValueError` naming the text.
+    """
+    written, _, name = text.strip().rpartition(" ")
+    zoned = bool(written) and name[:1].isalpha() and name != "Z"
     try:
-        moment = datetime.fromisoformat(text.strip())
-        return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
-    except (ValueError, OverflowError):
-        raise ValueError(f"Cannot read {text!r} as a time: write it like 2026-11-01T13:00Z") from None
+        moment = datetime.fromisoformat(written if zoned else text.strip())
+        if zoned and moment.tzinfo is None:
+            return _in_zone(text, moment, name)
+        if not zoned:
+            return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+    except OverflowError:
+        pass
+    except ValueError as error:
+        if "Cannot read" in str(error):
+            raise
+    raise ValueError(
+        f"Cannot read {text!r} as a time: write it like 2026-11-01T13:00Z or '2026-11-01 08:00 America/New_York'"
+    ) from None
+
+
+def _in_zone(text: str, moment: datetime, name: str) -> datetime:
+    """A wall clock's time as an instant; refuses one that the clock never showed, or showed twice."""
+    try:
+        zone = ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        raise ValueError(f"Cannot read {text!r} as a time: there is no time zone {name!r}") from None
+    first, second = (moment.replace(tzinfo=zone, fold=fold).astimezone(UTC) for fold in (0, 1))
+    if first == second:
+        return first
+    if first.astimezone(zone).replace(tzinfo=None) == moment:
+        raise ValueError(
+            f"Cannot read {text!r} as a time: the clocks showed it twice, at {format_instant(first)} and "
+            f"{format_instant(second)}: write one of these"
+        )
+    raise ValueError(f"Cannot read {text!r} as a time: the clocks were put forward past it that day")
 
 
 def micros(moment: datetime) -> int:

@@ -9,7 +9,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from rekappa.cli.main import main
 from rekappa.errors import RunError
 from rekappa.store.database import VERSION
 from rekappa.store.record import Batch, Kind, Position, Run, State, new_run_id
@@ -106,3 +108,12 @@ def test_a_store_of_the_first_version_is_brought_up_to_date(tmp_path: Path) -> N
         with pytest.raises(RunError, match=f"process {os.getpid()}"):
             claim.begin("going")
         claim.begin("gone")
+
+
+def test_a_command_that_only_looks_makes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for words in (["runs"], ["runs", "live_1"], ["stop", "live_1"], ["resume", "b"], ["pause", "b"], ["undo", "b"]):
+        answer = CliRunner().invoke(main, words)
+        assert answer.exit_code == 2, answer.output
+        assert "there is no project in" in answer.output
+    assert list(tmp_path.iterdir()) == []

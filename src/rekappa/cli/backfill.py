@@ -30,7 +30,9 @@ def _window_options(command: Command) -> Command:
     """What `plan` and `backfill` are told, passed by these names."""
     options = [
         click.option(
-            "--start", required=True, help="Start of the window; it belongs to it. UTC unless it has an offset."
+            "--start",
+            required=True,
+            help="Start of the window; it belongs to it. UTC, or with offset or zone: '2026-11-01 08:00 Asia/Tokyo'.",
         ),
         click.option("--end", required=True, help="End of the window; it does not belong to it."),
         click.option("--region", "regions", multiple=True, help="Only this region; may be repeated. All, if left out."),
@@ -210,7 +212,7 @@ def pause(run: str, dry_run: bool, as_json: bool) -> None:
     from rekappa.store.runs import RunStore
 
     home, out = Home.locate(), output(as_json)
-    store = RunStore.open(home)
+    store = RunStore.existing(home)
     found = control.backfill_run(store, run)
     if dry_run:
         out.record({"run": found.id, "state": found.state, "would": "pause"})
@@ -228,7 +230,7 @@ def cancel(run: str, dry_run: bool, as_json: bool) -> None:
     from rekappa.store.runs import RunStore
 
     home, out = Home.locate(), output(as_json)
-    store = RunStore.open(home)
+    store = RunStore.existing(home)
     found = control.backfill_run(store, run)
     if dry_run:
         out.record({"run": found.id, "state": found.state, "would": "cancel"})
@@ -251,7 +253,7 @@ def resume(run: str, dry_run: bool, as_json: bool) -> None:
     from rekappa.store.runs import RunStore
 
     home, out = Home.locate(), output(as_json)
-    store = RunStore.open(home)
+    store = RunStore.existing(home)
     found = control.backfill_run(store, run)
     waiting = found.state.going
     if waiting and found.state is not State.PAUSED and control.wish(home, found) is not control.Wish.PAUSE:
@@ -292,7 +294,7 @@ def _resume_control(out: Output, home: Home, run: Run) -> None:
     from rekappa.store.runs import RunStore
     from rekappa.validate.controls import continue_control
 
-    base = load_run(RunStore.open(home).run(str(run.spec["control_of"])))
+    base = load_run(RunStore.existing(home).run(str(run.spec["control_of"])))
     with out.progress(f"{run.app} control") as line:
         ended = continue_control(
             backfill_session(base, home), home, run.id, base, on_progress=lambda now: _move(line, now)

@@ -98,7 +98,7 @@ def stop(run: str, dry_run: bool, as_json: bool) -> None:
     from rekappa.store.runs import RunStore
 
     out = output(as_json)
-    store = RunStore.open(Home.locate())
+    store = RunStore.existing(Home.locate())
     found = store.run(run)
     if dry_run:
         out.record({"run": found.id, "state": found.state, "would_stop_process": found.pid})

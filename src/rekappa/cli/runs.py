@@ -46,7 +46,7 @@ def runs(run: str | None, app: str | None, other: str | None, as_json: bool) -> 
     if run is not None:
         show_run(out, home, run)
         return
-    found = RunStore.open(home).runs(app)
+    found = RunStore.existing(home).runs(app)
     if out.is_json:
         out.document(found)
         return
@@ -62,7 +62,7 @@ def show_run(out: Output, home: Home, run_id: str) -> None:
     """One run and all that is known of it."""
     from rekappa.store.runs import RunStore
 
-    store = RunStore.open(home)
+    store = RunStore.existing(home)
     found = store.run(run_id)
     starts = store.starts(found.id)
     controls = [one for one in store.runs(found.app) if one.spec.get("control_of") == found.id]
@@ -137,7 +137,7 @@ def _show_diff(out: Output, home: Home, run: str, other: str) -> None:
     from rekappa.store.code_diff import code_diff
     from rekappa.store.runs import RunStore
 
-    store = RunStore.open(home)
+    store = RunStore.existing(home)
     before, after = _last(store, other), _last(store, run)
     text = code_diff(kept_files(home, before[1]), kept_files(home, after[1]), (before[0], after[0]))
     out.document({"run": after[0], "other": before[0], "code": after[1], "other_code": before[1], "diff": text})

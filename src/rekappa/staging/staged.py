@@ -88,7 +88,7 @@ def load_run(run: Run, overrides: tuple[str, ...] = ()) -> Loaded:
 
 def backfill_run(home: Home, run_id: str) -> Run:
     """The run, if it is a backfill that has finished; refuses every other."""
-    run = RunStore.open(home).run(run_id)
+    run = RunStore.existing(home).run(run_id)
     if run.kind is not Kind.BACKFILL:
         raise RunError(
             f"Cannot use run {run.id}: it is a {run.kind} run, only a backfill has something staged",

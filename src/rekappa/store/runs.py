@@ -36,6 +36,17 @@ class RunStore:
 
     @classmethod
     def open(cls, home: Home) -> RunStore:
+        """The project's store, made if there is none yet."""
+        return cls(home.store)
+
+    @classmethod
+    def existing(cls, home: Home) -> RunStore:
+        """The project's store, for commands that only look or go on: refuses a folder in which nothing has run."""
+        if not home.store.is_file():
+            raise RunError(
+                f"Cannot find any run: there is no project in {home.root.parent}",
+                hint="Go to the folder in which you ran rekappa, or name its .rekappa with REKAPPA_HOME.",
+            )
         return cls(home.store)
 
     def create(self, run: Run) -> Run:
