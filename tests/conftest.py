@@ -67,6 +67,7 @@ def broker(home: Home) -> Iterator[str]:
     down(home)
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist looks at the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """What shares a costly fixture runs in one worker: each file, and all files that need the sinks' servers."""
     for item in items:
