@@ -131,7 +131,7 @@ def test_sigterm_stops_after_the_current_batch(project: Project) -> None:
 
     wait_until(lambda: store.last_batch(own(), "shown") is not None, "a batch is done")
     project.rekappa("run", folder, expect=2)
-    assert "is going in process" in project.errors.read_text()
+    assert f"`rekappa stop {own()}` stops it" in project.errors.read_text()
     process.send_signal(signal.SIGTERM)
     out, _ = process.communicate(timeout=180)
     assert process.returncode == 0, out
