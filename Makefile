@@ -27,7 +27,7 @@ fast: $(VENV)/.dev
 # Two files at a time, each worker with its own project folder, Spark and broker.
 spark: $(VENV)/.dev jars
 	@$(BIN)/python -m rekappa.jvm tests/servers/ivy.xml cassandra opensearch >/dev/null
-	$(BIN)/python -m pytest tests/spark -n 2 --dist loadgroup $(ARGS)
+	$(BIN)/python -m pytest tests/spark -n 2 --dist loadfile $(ARGS)
 
 check: lint types imports
 

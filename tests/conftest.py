@@ -65,11 +65,3 @@ def broker(home: Home) -> Iterator[str]:
 
     yield up(home).bootstrap
     down(home)
-
-
-@pytest.hookimpl(tryfirst=True)  # before xdist looks at the groups
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What shares a costly fixture runs in one worker: each file, and all files that need the sinks' servers."""
-    for item in items:
-        name = item.path.stem
-        item.add_marker(pytest.mark.xdist_group("sinks" if name.startswith("test_sinks") else name))
