@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from rekappa.home import Home
 
@@ -15,6 +16,10 @@ if TYPE_CHECKING:
 
     from rekappa.config.model import AppConfig
 
+
+# No example is too slow: machines differ, and are shared.
+settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("any machine")
 
 # The servers that sinks write to: fixtures of several test modules.
 pytest_plugins = ["sink_servers"]
