@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from datetime import UTC, date, datetime
+from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 from rekappa.record import METADATA
@@ -143,6 +144,8 @@ def _value(value: Any, kind: DataType) -> Any:
     """As JSON can hold it: bytes as hex, decimals as text, instants in UTC and marked so."""
     from pyspark.sql.types import ArrayType, MapType, StructType, TimestampType
 
+    if isinstance(value, float) and not isfinite(value):
+        return str(value)  # JSON has no such number, and null would hide the difference.
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if isinstance(kind, StructType):
