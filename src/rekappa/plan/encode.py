@@ -93,6 +93,7 @@ def _encode_job(job: JobPlan) -> Json:
     return {
         "job": job.job,
         "query": job.query,
+        "vouched": job.vouched,
         "chance": list(job.chance),
         "sinks": list(job.sinks),
         "mode": job.mode.value,
@@ -124,6 +125,7 @@ def _decode_job(value: Json, slices: tuple[Slice, ...]) -> JobPlan:
     return JobPlan(
         job=value["job"],
         query=value["query"],
+        vouched=value["vouched"],
         chance=tuple(value.get("chance", ())),
         sinks=tuple(value["sinks"]),
         mode=Mode(value["mode"]),

@@ -35,6 +35,8 @@ class Margins:
     state, None if nothing ends it. `timed` is False where no sink declares an event time: the window is then ingestion
     time, and there is nothing to read around it. `untraced` says which output's time has no known column behind it.
     `open_before` and `open_after` say that nothing bounds what a row may need on that side: sessions, custom state.
+    `vouched` is False where the window's rows may lack inputs: the margins were told shorter than derived, or nothing
+    bounds what lies before and nobody said how far back that goes.
     """
 
     before: timedelta = ZERO
@@ -51,6 +53,7 @@ class Margins:
     untraced: str = ""
     open_before: bool = False
     open_after: bool = False
+    vouched: bool = True
 
     @property
     def warm_up(self) -> timedelta:
@@ -94,6 +97,7 @@ def derive(shapes: Iterable[Shape], lateness: timedelta, ahead: timedelta = ZERO
         untraced=next((one.untraced for one in found if one.untraced), ""),
         open_before=any(one.open_before for one in found),
         open_after=any(one.open_after for one in found),
+        vouched=not any(one.open_before for one in found),
     )
 
 
@@ -120,7 +124,9 @@ def with_overrides(margins: Margins, warm_up: timedelta | None, drain: timedelta
             f"The drain of {format_duration(drain)} is shorter than the derived {format_duration(margins.drain)} "
             f"({margins.drain_reason}): the last rows of the window may not be final."
         )
-    told = replace(margins, notes=tuple(notes))
+    short = len(notes) > len(margins.notes)
+    vouched = not short and (warm_up is not None or margins.vouched)
+    told = replace(margins, notes=tuple(notes), vouched=vouched)
     if warm_up is not None:
         told = replace(told, before=warm_up, before_reason=f"{format_duration(warm_up)} as told")
     if drain is not None:

@@ -20,7 +20,7 @@ from rekappa.plan.model import Slice
 from rekappa.plan.shape import Tolerance
 from rekappa.timeline import Window
 
-PLAN_VERSION = 4
+PLAN_VERSION = 5
 """The version that this rekappa writes and reads."""
 
 
@@ -88,6 +88,7 @@ class JobPlan:
 
     In exact mode each query of a job has a part of its own, named by `query`: production ran it in its own batches.
     `chance` names what the job uses that differs in every run: the clock, random numbers.
+    `vouched` is False where the margins may be too short for the window's rows to have all their inputs.
     `tolerances` names, per sink, the columns that no replay gives exactly, and what they are equal up to.
     """
 
@@ -109,6 +110,7 @@ class JobPlan:
     chance: tuple[str, ...] = ()
     tolerances: Mapping[str, Mapping[str, Tolerance]] = field(default_factory=dict)
     finality: Finality | None = None
+    vouched: bool = True
 
     @property
     def name(self) -> str:

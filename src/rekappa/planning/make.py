@@ -137,6 +137,7 @@ def _plan_job(
         warnings=(*asked.choice.warnings, *margins.notes, *notes),
         chance=tuple(sorted({name for shape in asked.shapes for name in (*shape.clock, *shape.random)})),
         tolerances=asked.tolerances,
+        vouched=margins.vouched,
         finality=_finality(asked, margins, archived_until(inputs, reads, request.regions)),
     )
     parts: tuple[JobPlan, ...]

@@ -18,12 +18,14 @@ def row_hash(
     A column that has a view is hashed as that shows it: values that look the same there count as equal.
     """
     from pyspark.sql import functions as F
+    from pyspark.sql.types import ArrayType
 
     parts: list[Any] = []
     for name in columns:
         kind, column = rows.schema[name].dataType, F.col(f"`{name}`")
         view = (views or {}).get(name)
-        parts.append(hashable(column, kind) if view is None else view(column))
+        shown = column if view is None else view(column)
+        parts.append(hashable(shown, kind) if view is None or isinstance(kind, ArrayType) else shown)
         # xxhash64 skips nulls, so (1, null) and (null, 1) would look alike.
         if rows.schema[name].nullable and len(columns) > 1:
             parts.append(column.isNull())
@@ -31,17 +33,40 @@ def row_hash(
 
 
 def hashable(column: Column, kind: DataType) -> Column:
-    """A value that Spark can hash and that is equal for equal inputs: -0.0 is 0.0, maps become sorted entries."""
+    """A value that Spark can hash and that is equal for equal inputs: -0.0 is 0.0, a map's order does not matter.
+
+    Spark's hash of a nested value skips the nulls in it and does not see where one part ends and the next begins, so
+    each part becomes a number of its own.
+    """
     from pyspark.sql import functions as F
-    from pyspark.sql.types import DoubleType, FloatType, MapType
+    from pyspark.sql.types import ArrayType, DoubleType, FloatType, MapType, StructType
 
     if isinstance(kind, DoubleType | FloatType):
         return F.when(column == 0, F.lit(0.0).cast(kind)).otherwise(column)
+    if isinstance(kind, StructType):
+        numbers = [_number(column.getField(field.name), field.dataType) for field in kind.fields]
+        return F.when(column.isNotNull(), F.xxhash64(*numbers))
+    if isinstance(kind, ArrayType):
+        return _together(F.transform(column, lambda item: _number(item, kind.elementType)))
     if isinstance(kind, MapType):
-        return F.sort_array(F.map_entries(column))
-    if "map<" in kind.simpleString() or kind.simpleString() == "variant":
+        entry = StructType().add("key", kind.keyType).add("value", kind.valueType)
+        return _together(F.sort_array(F.transform(F.map_entries(column), lambda item: _number(item, entry))))
+    if kind.simpleString() == "variant":
         return F.to_json(column)
     return column
+
+
+def _number(column: Column, kind: DataType) -> Column:
+    """A number that is never null: one for null, and one for each other value."""
+    from pyspark.sql import functions as F
+
+    return F.xxhash64(column.isNull(), hashable(column, kind))
+
+
+def _together(numbers: Column) -> Column:
+    from pyspark.sql import functions as F
+
+    return F.when(numbers.isNotNull(), F.xxhash64(F.size(numbers), numbers))
 
 
 def digest(rows: DataFrame) -> str:

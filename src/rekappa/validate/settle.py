@@ -133,6 +133,12 @@ class _Settling:
         can't be known to be a dropped event at all.
         """
         made = self.experiments
+        if not made.part.vouched:
+            made.notes.append(
+                "warm-up or drain may be too short for the window's rows to have all their inputs: a difference by the "
+                "replay can't be told from that"
+            )
+            return None, True
         if made.part.mode is not Mode.BULK and made.dropped_late(self.experiments.staged.run, *(it.run for it in ran)):
             try:
                 return self.between(reference, made.rows(made.bulk(code))), False
