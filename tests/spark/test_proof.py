@@ -157,6 +157,19 @@ def test_a_row_dropped_as_late_is_named_so_and_no_other(proof: Proof) -> None:
     assert without["outcome"] == "failed"
 
 
+@pytest.mark.parametrize("asked", [{}, {"drain": timedelta()}], ids=["derived", "told"])
+def test_what_the_backfill_did_not_read_is_never_called_late(proof: Proof, asked: dict[str, Any]) -> None:
+    """The event of minute 25 comes after the drain of this window: production has it, the backfill does not."""
+    run = proof.backfill(window=Window(START, START + 40 * MINUTE), **asked)
+    verdict = proof.validate(run, "--expect", "changed=0")
+    found = verdict["sinks"][0]["comparison"]
+    assert found["causes"] == {"unexplained": 1}, found
+    assert (found["samples"][0]["production"]["n"], found["samples"][0]["staging"]["n"]) == (11, 10)
+    assert verdict["outcome"] == "failed"
+    assert any("does not vouch" in note for note in found["notes"])
+    assert "did not pass validation" in proof.call("publish", run.id, "--yes").output
+
+
 def test_one_threshold_in_the_code_is_never_late(proof: Proof, tmp_path: Path) -> None:
     proof.limit(6)
     try:

@@ -214,6 +214,18 @@ def test_a_key_that_is_staged_again_counts_once_and_not_at_all_if_it_left_the_wi
     assert it.production() == {"ok": 240, "new": 118, "again": 1}
 
 
+def test_a_verdict_holds_for_the_staging_and_the_columns_it_saw(spark: SparkSession, project: Build) -> None:
+    it = project(minutes(spark, 60, 120, "ok"))
+    assert it.data("validate", it.run)["outcome"] == "passed"
+    spark.sql(f"UPDATE {staging_table(load(it.folder).config, it.run, 'out')} SET v = 'evil' WHERE id = 100")
+    told = it.call("publish", it.run, "--yes")
+    assert (told.exit_code, "has changed since it was validated" in told.stderr) == (2, True)
+    assert it.data("validate", it.run, "--ignore", "v")["outcome"] == "needs a yes"
+    told = it.call("publish", it.run, "--yes", "--json")
+    assert (told.exit_code, "not compared, and published all the same: v" in told.stderr) == (2, True)
+    assert it.production() == {"ok": 360}
+
+
 def test_clean(spark: SparkSession, project: Build) -> None:
     it = project(minutes(spark, 60, 120, "new"))
     assert it.call("publish", it.run, "--yes", "--unvalidated").exit_code == 0

@@ -157,3 +157,29 @@ def test_nested_and_map_columns(spark: SparkSession) -> None:
     same = spark.sql("SELECT 1 AS id, map('a', 1, 'b', 2) AS m, named_struct('x', array(1, 2)) AS n")
     assert compare(spark.sql(query.format(1)), same, Rules(key=("id",))).match == 100.0
     assert compare(spark.sql(query.format(3)), same, Rules(key=("id",))).columns == {"m": 1}
+
+
+def test_nested_values_differ_by_any_part(spark: SparkSession) -> None:
+    """Spark's own hash skips nulls inside a value and does not see where one part ends."""
+    kind = (
+        "id INT, a ARRAY<INT>, b ARRAY<INT>, aa ARRAY<ARRAY<INT>>, s STRUCT<x: INT, y: INT>, m MAP<STRING, STRING>, "
+        "t ARRAY<STRUCT<x: INT, y: INT>>"
+    )
+    plain: dict[str, Any] = {"a": [1], "b": [2], "aa": [[1]], "s": (1, 2), "m": {"a": "b"}, "t": [(1, 2)]}
+    pairs: list[tuple[dict[str, Any], dict[str, Any]]] = [
+        ({"a": [1]}, {"a": [1, None]}), ({"a": [None]}, {"a": []}), ({"a": [None, 1]}, {"a": [1, None]}),
+        ({"a": None}, {"a": []}), ({"aa": [[1], [2]]}, {"aa": [[1, 2]]}), ({"aa": [[1], None]}, {"aa": [[1], []]}),
+        ({"s": (5, None)}, {"s": (None, 5)}), ({"s": None}, {"s": (None, None)}),
+        ({"m": {"a": "b"}}, {"m": {"a": None, "b": None}}), ({"a": [1, 2], "b": [3]}, {"a": [1], "b": [2, 3]}),
+        ({"t": [(1, None)]}, {"t": [(None, 1)]}), ({"t": [None, (1, 2)]}, {"t": [(1, 2)]}),
+        ({"t": [(None, None)]}, {"t": [None]}),
+    ]  # fmt: skip
+
+    def side(at: int) -> DataFrame:
+        made = [(number, *({**plain, **pair[at]}[name] for name in plain)) for number, pair in enumerate(pairs)]
+        return spark.createDataFrame([*made, (99, *plain.values())], kind)
+
+    for rules in (KEYED, Rules()):
+        found = compare(side(0), side(1), rules)
+        assert (found.matched, found.differences) == (1, len(pairs) * (1 if rules.key else 2))
+        assert compare(side(0), side(0), rules).match == 100.0

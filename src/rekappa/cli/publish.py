@@ -106,7 +106,7 @@ def publish(
     RUN` brings the window back.
     """
     from rekappa.publish.evaluate import publish as carry_out
-    from rekappa.publish.gate import require_validated
+    from rekappa.publish.gate import require_judged, require_validated
     from rekappa.publish.make import make_publish_plan
 
     spark, staged = _opened(run, overrides)
@@ -114,6 +114,8 @@ def publish(
     if not unvalidated:
         require_validated(staged, accepted=_accepted(out, staged.run, accept_changes))
     plan = make_publish_plan(spark, staged, force=force)
+    if not unvalidated:
+        require_judged(staged, plan)
     state = "already published" if plan.done else "would publish" if dry_run else "published"
     if not as_json:
         _show(out, plan)

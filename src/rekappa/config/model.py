@@ -192,7 +192,7 @@ class IcebergSink(SinkBase):
     type: Literal["iceberg"]
     table: str
     mode: Literal["append", "upsert"] = "append"
-    partition_by: Names = ()
+    partition_by: Names | None = None
 
     @property
     def upserts(self) -> bool:

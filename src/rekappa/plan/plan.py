@@ -88,7 +88,7 @@ class JobPlan:
 
     In exact mode each query of a job has a part of its own, named by `query`: production ran it in its own batches.
     `chance` names what the job uses that differs in every run: the clock, random numbers.
-    `vouched` is False where the margins may be too short for the window's rows to have all their inputs.
+    `vouched` is False where the window's rows may lack inputs, because the margins are or may be too short.
     `tolerances` names, per sink, the columns that no replay gives exactly, and what they are equal up to.
     """
 

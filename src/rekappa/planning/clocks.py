@@ -52,11 +52,15 @@ class Told:
 
 @dataclass(frozen=True, slots=True)
 class Fitted:
-    """Margins that take in what the window's output needs, the outputs they were fitted to, and what to say."""
+    """Margins that take in what the window's output needs, the outputs they were fitted to, and what to say.
+
+    `complete` is False where events that the outputs need are not read, or can't be ruled out.
+    """
 
     margins: Margins
     outputs: tuple[Window, ...]
     notes: tuple[str, ...] = ()
+    complete: bool = True
 
 
 def clock(
@@ -110,7 +114,7 @@ def fitted(
             break
         margins = grown
     notes = [note for one, (missed, ahead, drain) in found for note in _notes(one, missed, ahead, drain, margins)]
-    return Fitted(margins, parts, tuple(notes))
+    return Fitted(margins, parts, tuple(notes), complete=not notes)
 
 
 def _all(one: Clock, margins: Margins, outputs: Iterable[Window]) -> tuple[Outside, timedelta, timedelta]:

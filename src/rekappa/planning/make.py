@@ -137,7 +137,7 @@ def _plan_job(
         warnings=(*asked.choice.warnings, *margins.notes, *notes),
         chance=tuple(sorted({name for shape in asked.shapes for name in (*shape.clock, *shape.random)})),
         tolerances=asked.tolerances,
-        vouched=margins.vouched,
+        vouched=margins.vouched and fit.complete,
         finality=_finality(asked, margins, archived_until(inputs, reads, request.regions)),
     )
     parts: tuple[JobPlan, ...]
@@ -209,7 +209,8 @@ def _fitted(
         for column, own in _anchors(asked, one.plan.name, named_source(loaded, one.plan.name).event_time)
     ]
     fit = fitted(asked.margins, [one for one in found if isinstance(one, Clock)], outputs, told)
-    return replace(fit, notes=(*fit.notes, *(one for one in found if isinstance(one, str))))
+    unknown = tuple(one for one in found if isinstance(one, str))
+    return replace(fit, notes=(*fit.notes, *unknown), complete=fit.complete and not unknown)
 
 
 def _anchors(asked: _Asked, source: str, event_time: str) -> list[tuple[str, bool]]:

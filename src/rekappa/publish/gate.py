@@ -5,8 +5,20 @@ from __future__ import annotations
 from datetime import datetime
 
 from rekappa.errors import PublishError
+from rekappa.publish.plan import PublishPlan
 from rekappa.staging.staged import Staged
 from rekappa.validate.result import Outcome, outcome_of
+
+
+def require_judged(staged: Staged, plan: PublishPlan) -> None:
+    """Refuse a plan that would publish another state of staging than the one that was validated."""
+    judged = {one["sink"]: one.get("staging") for one in (staged.run.validation or {}).get("sinks", ())}
+    for one in plan.sinks:
+        if one.sink in judged and judged[one.sink] != one.staging and not plan.done:
+            raise PublishError(
+                f"Cannot publish run {staged.run.id}: staging of sink {one.sink!r} has changed since it was validated",
+                hint=f"`rekappa validate {staged.run.id}` again.",
+            )
 
 
 def require_validated(staged: Staged, *, accepted: bool = False) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from rekappa.config.ddl import quoted
 from rekappa.errors import SinkError
 
 if TYPE_CHECKING:
@@ -53,4 +54,4 @@ def require_columns(rows: StructType, named: tuple[str, ...], setting: str, sink
 
 def columns_ddl(schema: StructType) -> str:
     """The columns for CREATE TABLE, all nullable."""
-    return ", ".join(f"`{field.name}` {field.dataType.simpleString()}" for field in schema)
+    return ", ".join(f"{quoted(field.name)} {field.dataType.simpleString()}" for field in schema)

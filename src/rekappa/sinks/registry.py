@@ -55,7 +55,7 @@ def _open(name: str, config: AppConfig, home: Home) -> Sink:
                 key=spec.key,
                 event_time=spec.event_time,
                 version=spec.version,
-                partition_by=spec.partition_by or None,
+                partition_by=spec.partition_by,
             )
         case model.KafkaSink():
             from rekappa.sinks.kafka import KafkaSink

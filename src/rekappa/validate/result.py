@@ -12,6 +12,7 @@ from rekappa.errors import ValidationError
 from rekappa.validate.expect import CodeChange, Expectation
 
 VERSION = 2
+IGNORED = "ignored"
 ROUNDING = 1e-9
 """The share of the larger number by which two sums of the same fractions may differ."""
 
@@ -71,7 +72,7 @@ class Rules:
     @property
     def special(self) -> dict[str, str]:
         """The columns that are not compared as they are, and how."""
-        words = dict.fromkeys(self.ignore, "ignored")
+        words = dict.fromkeys(self.ignore, IGNORED)
         words |= {name: f"up to {ROUNDING:g} of the value" for name in self.rounded if name not in words}
         return words | {name: "in any order" for name in self.unordered if name not in words}
 
@@ -169,14 +170,20 @@ def judge(found: Comparison, expected: Expectation | None, late: Late) -> tuple[
         wrong += [f"not expected: {words}" for words in expected.surprises(found.code, found.total)]
     if wrong:
         return Outcome.FAILED, tuple(wrong)
+    asked = []
     if changed and expected is None:
-        return Outcome.NEEDS_YES, (f"{changed} rows differ by the change in code, and no expectation was given",)
-    return Outcome.PASSED, ()
+        asked.append(f"{changed} rows differ by the change in code, and no expectation was given")
+    if ignored := [name for name, how in found.special.items() if how == IGNORED]:
+        asked.append(f"not compared, and published all the same: {', '.join(ignored)}")
+    return (Outcome.NEEDS_YES if asked else Outcome.PASSED), tuple(asked)
 
 
 @dataclass(frozen=True, slots=True)
 class SinkVerdict:
-    """One sink of the run: compared, or why it could not be. `why` says what keeps it from passing."""
+    """One sink of the run: compared, or why it could not be. `why` says what keeps it from passing.
+
+    `staging` is the snapshot of the staging table that was looked at: the verdict holds for no other.
+    """
 
     sink: str
     production: str
@@ -185,6 +192,7 @@ class SinkVerdict:
     why: tuple[str, ...] = ()
     expected: str | None = None
     late: Late = Late.KEEP
+    staging: int | None = None
 
     @property
     def passed(self) -> bool:
@@ -231,6 +239,7 @@ class Verdict:
                     "why": list(one.why),
                     "expected": one.expected,
                     "late": str(one.late),
+                    "staging": one.staging,
                     "comparison": one.comparison.as_json() if one.comparison else None,
                 }
                 for one in self.sinks

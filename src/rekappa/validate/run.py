@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from rekappa.config.model import IcebergSink
 from rekappa.config.targets import target_of
 from rekappa.errors import ValidationError
+from rekappa.iceberg.commits import load_table
+from rekappa.iceberg.history import current_id
 from rekappa.plan.shape import Tolerance
 from rekappa.sinks.contract import Rerun
 from rekappa.staging.staged import Staged, StagedSink, keyed_only, of_keys, span_of
@@ -62,11 +64,19 @@ def validate(spark: SparkSession, staged: Staged, request: Request, tell: Tell =
     verdicts = []
     for one in staged.sinks:
         tell(f"comparing {one.name}")
-        verdicts.append(_verdict(spark, staged, one, request, tell))
+        seen = current_id(load_table(spark, one.table))
+        verdicts.append(replace(_verdict(spark, staged, one, request, tell), staging=seen))
     window = staged.window
     verdict = Verdict(staged.run.id, staged.run.app, window.start, window.end, datetime.now(UTC), tuple(verdicts))
-    RunStore.open(staged.home).update(staged.run.id, validation=verdict.as_json())
+    if not _published(staged):
+        RunStore.open(staged.home).update(staged.run.id, validation=verdict.as_json())
     return verdict
+
+
+def _published(staged: Staged) -> bool:
+    """Whether production holds the run now, in part or in whole: comparing it with itself is no verdict to keep."""
+    sinks = (RunStore.open(staged.home).run(staged.run.id).publication or {}).get("sinks", {})
+    return any(one.get("state") != "undone" for one in sinks.values())
 
 
 def _require_known(spark: SparkSession, staged: Staged, request: Request) -> None:

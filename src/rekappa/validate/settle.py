@@ -135,8 +135,8 @@ class _Settling:
         made = self.experiments
         if not made.part.vouched:
             made.notes.append(
-                "warm-up or drain may be too short for the window's rows to have all their inputs: a difference by the "
-                "replay can't be told from that"
+                "the plan does not vouch for all inputs of the window (see its warnings; a longer --warm-up or --drain "
+                "may): a difference by the replay is not known to be a late event"
             )
             return None, True
         if made.part.mode is not Mode.BULK and made.dropped_late(self.experiments.staged.run, *(it.run for it in ran)):
