@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from rekappa.errors import PlanError
 
@@ -94,6 +93,8 @@ def parse_instant(text: str) -> datetime:
 
 def _in_zone(text: str, moment: datetime, name: str) -> datetime:
     """A wall clock's time as an instant; refuses one that the clock never showed, or showed twice."""
+    from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
     try:
         zone = ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError):
