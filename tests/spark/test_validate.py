@@ -78,7 +78,7 @@ def test_duplicates_in_an_append_sink_are_said(spark: SparkSession) -> None:
     found = compare(production, staging, Rules(key=("id",)))
     assert (found.matched, found.missing, found.extra) == (3, 1, 0)
     assert found.notes == (
-        "1 differing rows have a key that stands several times: compared as wholes",
+        "1 of the differing rows have a key that stands several times: compared as whole rows",
         "1 keys stand several times in staging: their rows were compared as wholes",
     )
     same = compare(production, production, Rules(key=("id",)))
