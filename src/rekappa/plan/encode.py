@@ -157,14 +157,20 @@ def _decode_job(value: Json, slices: tuple[Slice, ...]) -> JobPlan:
 def _encode_finality(finality: Finality) -> list[int | None]:
     lengths = (finality.ahead, finality.delay, finality.after, finality.gap)
     counted = (None if length is None else length // TICK for length in lengths)
-    return [micros(finality.archived), *counted, int(finality.open_before)]
+    return [micros(finality.archived), *counted, int(finality.open_before), int(finality.held)]
 
 
 def _decode_finality(value: list[Any]) -> Finality:
-    archived, ahead, delay, *rest, open_before = value
+    archived, ahead, delay, *rest, open_before, held = value
     after, gap = (None if length is None else timedelta(microseconds=length) for length in rest)
     return Finality(
-        instant(archived), timedelta(microseconds=ahead), timedelta(microseconds=delay), after, gap, bool(open_before)
+        instant(archived),
+        timedelta(microseconds=ahead),
+        timedelta(microseconds=delay),
+        after,
+        gap,
+        bool(open_before),
+        bool(held),
     )
 
 

@@ -156,7 +156,8 @@ def _finality(asked: _Asked, margins: Margins, archived: datetime) -> Finality |
     sessions = [one.length or UNKNOWN_GAP for shape in asked.shapes for one in shape.of(ShapeKind.SESSION)]
     after = None if margins.open_after else margins.after
     gap = max(sessions, default=None)
-    return Finality(archived, margins.ahead, margins.delay, after, gap, margins.open_before)
+    held = any(shape.stateful for shape in asked.shapes)
+    return Finality(archived, margins.ahead, margins.delay, after, gap, margins.open_before, held)
 
 
 def _ask(spark: SparkSession, loaded: Loaded, app: App, request: BackfillRequest, job: Job) -> _Asked:

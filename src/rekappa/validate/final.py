@@ -11,6 +11,8 @@ from rekappa.plan.plan import JobPlan
 from rekappa.plan.shape import Tolerance
 from rekappa.plan.store import PlanFile
 from rekappa.runs.work import PLAN
+from rekappa.store.record import Kind
+from rekappa.store.runs import RunStore
 from rekappa.timeline import Window, parse_instant
 
 if TYPE_CHECKING:
@@ -31,8 +33,23 @@ def open_from(staged: Staged, sink: str) -> datetime | None:
             known = (entry.get("queries") or {}).values()
             reached = [query.get(name) for query in known for name in ("final_until", "not_final_from")]
             moments += [parse_instant(text) for text in reached if text]
+    moments += _not_yet_written(staged, sink, jobs)
     early = [moment for moment in moments if moment < plan.window.end]
     return max(min(early), plan.window.start) if early else None
+
+
+def _not_yet_written(staged: Staged, sink: str, jobs: Iterable[JobPlan]) -> list[datetime]:
+    """From when on production itself may still hold rows in its state: its watermark has not passed them."""
+    spec = staged.loaded.config.sinks[sink]
+    waiting = [job.finality for job in jobs if job.finality is not None and job.finality.held]
+    if spec.output_mode != "append" or not waiting:
+        return []
+    store = RunStore.open(staged.home)
+    for run in store.runs(staged.run.app, Kind.LIVE):
+        marks = [batch.watermark for batch in store.batches(run.id, sink) if batch.watermark is not None]
+        if marks:
+            return [one.written_until(max(marks)) for one in waiting]
+    return []
 
 
 def tolerances(staged: Staged, sink: str) -> Mapping[str, Tolerance]:
