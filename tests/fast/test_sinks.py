@@ -109,3 +109,20 @@ def test_staging_expires_after_its_retention() -> None:
     table = StagingTable("t", "app", "run", "sink", "staging", written, 1, 1)
     assert not table.expired(timedelta(days=7), written + timedelta(days=6))
     assert table.expired(timedelta(days=7), written + timedelta(days=7))
+
+
+def test_a_backtick_in_a_column_s_name_is_doubled() -> None:
+    from pyspark.sql.types import IntegerType, StructType
+
+    from rekappa.sinks.fit import columns_ddl
+
+    made = StructType().add("ba`ck", IntegerType()).add("order", IntegerType())
+    assert columns_ddl(made) == "`ba``ck` int, `order` int"
+
+
+def test_no_partitions_is_a_choice_of_its_own() -> None:
+    from rekappa.config.model import IcebergSink
+
+    told = {"type": "iceberg", "table": "lake.a.b", "event_time": "at"}
+    assert IcebergSink.model_validate(told).partition_by is None
+    assert IcebergSink.model_validate({**told, "partition_by": []}).partition_by == ()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rekappa.config.ddl import quoted
 from rekappa.errors import SinkError
 
 if TYPE_CHECKING:
@@ -53,5 +52,6 @@ def require_columns(rows: StructType, named: tuple[str, ...], setting: str, sink
 
 
 def columns_ddl(schema: StructType) -> str:
-    """The columns for CREATE TABLE, all nullable."""
-    return ", ".join(f"{quoted(field.name)} {field.dataType.simpleString()}" for field in schema)
+    """The columns for CREATE TABLE, all nullable. Every name is quoted: some are words of SQL."""
+    named = [(field.name.replace("`", "``"), field.dataType.simpleString()) for field in schema]
+    return ", ".join(f"`{name}` {kind}" for name, kind in named)
