@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from rekappa.app import App, Job
 from rekappa.config.bind import Query, queries
-from rekappa.config.load import Loaded
+from rekappa.config.load import Loaded, require_production
 from rekappa.config.model import AppConfig
 from rekappa.config.schema import payload_ddl
 from rekappa.errors import PlanError
@@ -84,6 +84,7 @@ class _Asked:
 
 def make_plan(spark: SparkSession, loaded: Loaded, app: App, home: Home, request: BackfillRequest) -> Plan:
     """The frozen plan. Refuses what can't be replayed, and windows that the archive does not hold."""
+    require_production(loaded, "plan a backfill")
     made = [part for job in _chosen(app, request) for part in _plan_job(spark, loaded, app, home, request, job)]
     return Plan(app.name, request.window, tuple(request.regions), tuple(made))
 
@@ -146,7 +147,7 @@ def _plan_job(
 
         parts = exact_plans(spark, loaded, home, request, planned, asked.queries, asked.shapes, inputs)
     else:
-        parts = (_cut(home, app.name, request, asked, planned, inputs, fit),)
+        parts = (_cut(home, loaded, request, asked, planned, inputs, fit),)
     return tuple(replace(part, estimate=_estimate(home, loaded, part, margins)) for part in parts)
 
 
@@ -236,7 +237,7 @@ def _columns(shapes: Sequence[Shape], source: str) -> tuple[str, ...]:
 
 def _cut(
     home: Home,
-    app: str,
+    loaded: Loaded,
     request: BackfillRequest,
     asked: _Asked,
     planned: JobPlan,
@@ -255,7 +256,7 @@ def _cut(
     in_order = not strict and any(shape.has(*IN_ORDER) for shape in asked.shapes)
     narrow = strict or in_order
     own = min(bound.values()) if narrow else wide_span(splits, max_misalignment=bound, reads=planned.reads)
-    width = production_width(home, app, request.live_run, asked.queries, splits, planned.reads, planned.finality)
+    width = production_width(home, loaded, request.live_run, asked.queries, splits, planned.reads, planned.finality)
     span, said = chosen_span(request.slice_span, own, width, in_order=in_order)
     planned = replace(planned, warnings=(*planned.warnings, *said))
     if strict:

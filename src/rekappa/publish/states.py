@@ -26,5 +26,6 @@ def record(staged: Staged, sink: str, state: PublishState) -> None:
     if (sinks.get(sink) or {}).get("state") != state:
         sinks[sink] = {"state": state.value, "at": now}
     same = {entry["state"] for entry in sinks.values()} == {state.value} and len(sinks) == len(staged.sinks)
+    owner = staged.loaded.config.owner
     whole = state.value if same else f"partly {state.value}"
-    store.update(staged.run.id, publication={"state": whole, "at": now, "sinks": sinks})
+    store.update(staged.run.id, publication={"state": whole, "at": now, "owner": owner, "sinks": sinks})

@@ -16,7 +16,7 @@ from threading import Event, Thread
 from typing import TYPE_CHECKING
 
 from rekappa.app import App
-from rekappa.config.load import Loaded
+from rekappa.config.load import Loaded, require_production
 from rekappa.errors import LeaseLost, RekappaError, RunError
 from rekappa.home import Home
 from rekappa.plan.plan import JobPlan, Mode, Plan
@@ -69,6 +69,7 @@ def create_backfill(spark: SparkSession, loaded: Loaded, home: Home, request: Ba
             "overrides": list(loaded.overrides),
             "modes": {job.name: job.mode for job in plan.jobs},
             "sinks": sinks,
+            "owner": loaded.config.owner,
             "baseline": baseline_of(spark, loaded.config, sinks).as_json(),
         },
     )
@@ -106,6 +107,7 @@ def continue_backfill(
     on_progress: OnProgress = lambda progress: None,
 ) -> Run:
     """Run what is left of a backfill: all of a new one, the rest of one that was stopped, killed or failed."""
+    require_production(loaded, f"continue run {run_id}")
 
     def carry_out(run: Run, claim: Claim, stop: Event) -> None:
         plan = load_plan(home.checkpoint(run.app, run.id) / PLAN)

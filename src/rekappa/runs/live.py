@@ -56,13 +56,22 @@ def choose_run(store: RunStore, loaded: Loaded, bound: Sequence[Query], *, fresh
     """The app's live run to continue, or a new one. Called by the process that holds the app's leases."""
     config = loaded.config
     selected = {name: source.selected for name, source in config.sources.items()}
+    elsewhere = dict(loaded.elsewhere)
     earlier = store.runs(config.app, Kind.LIVE)
-    last = next((run for run in earlier if run.state.resumable), None)
+    # A run that writes elsewhere has checkpoints of its own: it goes on where it was, production where that was.
+    same = [run for run in earlier if run.spec.get("elsewhere", {}) == elsewhere]
+    last = next((run for run in same if run.state.resumable), None)
     if last is None or fresh:
         if not append_again:
             require_nothing_doubled(store, config, bound, earlier)
         places = {query.name: target(config.sinks[query.sink]) for query in bound}
-        spec = {"selected": selected, "overrides": list(loaded.overrides), "targets": places}
+        spec = {
+            "selected": selected,
+            "overrides": list(loaded.overrides),
+            "targets": places,
+            "elsewhere": elsewhere,
+            "owner": config.owner,
+        }
         run = Run(id=new_run_id(Kind.LIVE), app=config.app, kind=Kind.LIVE, folder=str(loaded.folder), spec=spec)
         return store.create(run)
     if last.spec.get("selected") != selected:
@@ -88,12 +97,13 @@ def run_live(
 
     Stopped or killed, the same call continues where the checkpoint is; no event is lost or doubled. `fresh` begins a
     new run with empty state, and is refused where that would append again what an earlier run has appended, unless
-    `append_again`. One process at a time writes an app's sinks.
+    `append_again`. One process at a time writes an app's sinks. With another candidate of a sink than the file selects
+    it is a run of its own, which is not production.
     """
     store = RunStore.open(home)
     code = code_of(home, loaded)
     config, bound = loaded.config, queries(loaded.config, app)
-    with store.claim([f"live {config.app}/{query.name}" for query in bound], f"run {config.app!r}") as claim:
+    with store.claim([_lease(loaded, query) for query in bound], f"run {config.app!r}") as claim:
         run = choose_run(store, loaded, bound, fresh=fresh, append_again=append_again)
         claim.begin(run.id, spark_log(home).name)
         started: list[_Started] = []
@@ -114,6 +124,12 @@ def run_live(
             raise
         claim.end(State.STOPPED)
     return store.run(run.id)
+
+
+def _lease(loaded: Loaded, query: Query) -> str:
+    """One process at a time writes a sink; one that writes elsewhere may run beside production."""
+    name = f"live {loaded.config.app}/{query.name}"
+    return f"{name} to {loaded.elsewhere[query.sink]}" if query.sink in loaded.elsewhere else name
 
 
 def _retention(loaded: Loaded, trigger: timedelta) -> dict[str, str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from rekappa.config.load import Loaded, load
+from rekappa.config.load import Loaded, load, require_production
 from rekappa.errors import RunError, SinkError
 from rekappa.home import Home
 from rekappa.iceberg.selection import InWindow
@@ -115,6 +115,7 @@ def window_of(run: Run) -> Window:
 def open_staged(spark: SparkSession, home: Home, run: Run, loaded: Loaded | None = None) -> Staged:
     """What the run left in staging. Refuses when any of its staging tables is gone."""
     loaded = loaded or load_run(run)
+    require_production(loaded, f"use run {run.id}")
     config = loaded.config
     named = run.spec.get("sinks") or list(config.sinks)
     window = window_of(run)

@@ -66,6 +66,11 @@ class Run:
     error: str | None = None
     logs: Sequence[str] = ()
 
+    @property
+    def owner(self) -> str | None:
+        """Who answered for the app when the run was made."""
+        return self.spec.get("owner")
+
 
 @dataclass(frozen=True, slots=True)
 class Position:

@@ -14,6 +14,7 @@ from rekappa.errors import RekappaError
 from rekappa.plan.plan import JobPlan, Mode, Plan
 from rekappa.plan.store import load as load_plan
 from rekappa.planning.make import make_plan
+from rekappa.planning.production import production_runs
 from rekappa.planning.request import BackfillRequest
 from rekappa.runs.stretches import Stretch
 from rekappa.runs.work import PLAN
@@ -22,7 +23,7 @@ from rekappa.store.code import Code
 from rekappa.store.record import Run
 from rekappa.store.runs import RunStore
 from rekappa.validate.controls import Control, Role, kept_app, run_control
-from rekappa.validate.production import NoControl, live_runs, same_code, stretches, versions
+from rekappa.validate.production import NoControl, same_code, stretches, versions
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -95,8 +96,10 @@ class Experiments:
     def production(self) -> Production:
         """The newest live run that wrote to the sink's target and read events of the window."""
         store = RunStore.open(self.staged.home)
-        target = target_of(self.staged.loaded.config.sinks[self.sink.name])
-        runs = live_runs(store, self.staged.run.app, self.sink.name, target, self.live_run)
+        runs = production_runs(store, self.staged.loaded, self.sink.name, self.live_run)
+        if not runs:
+            target = target_of(self.staged.loaded.config.sinks[self.sink.name])
+            raise NoControl(f"no live run is recorded that wrote to {target}: production's code is not known")
         known = {run.id: versions(store.starts(run.id, self.sink.name)) for run in runs}
         if len(runs) == 1 and len(known[runs[0].id]) == 1:
             return Production(runs[0], (Stretch(known[runs[0].id][0].code),))
