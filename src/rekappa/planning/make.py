@@ -85,15 +85,34 @@ class _Asked:
 def make_plan(spark: SparkSession, loaded: Loaded, app: App, home: Home, request: BackfillRequest) -> Plan:
     """The frozen plan. Refuses what can't be replayed, and windows that the archive does not hold."""
     require_production(loaded, "plan a backfill")
-    made = [part for job in _chosen(app, request) for part in _plan_job(spark, loaded, app, home, request, job)]
+    made = [
+        part
+        for job in _chosen(app, loaded.config, request)
+        for part in _plan_job(spark, loaded, app, home, request.of_job(job.name), job)
+    ]
     return Plan(app.name, request.window, tuple(request.regions), tuple(made))
 
 
-def _chosen(app: App, request: BackfillRequest) -> list[Job]:
-    unknown = [name for name in request.jobs if name not in app.jobs]
-    if unknown:
-        raise PlanError(f"Cannot find job {unknown[0]!r} in app {app.name!r}", hint=f"It has: {', '.join(app.jobs)}.")
-    return [job for name, job in app.jobs.items() if not request.jobs or name in request.jobs]
+def _chosen(app: App, config: AppConfig, request: BackfillRequest) -> list[Job]:
+    """The jobs to plan. Refuses names that are not there, and what is said of a job or sink that is left out."""
+    writers = {query.sink: query.job for query in queries(config, app)}
+    for kind, names, known in (
+        ("job", (*request.jobs, *request.by_job), tuple(app.jobs)),
+        ("sink", request.sinks, tuple(writers)),
+    ):
+        for name in names:
+            if name not in known:
+                raise PlanError(f"Cannot find {kind} {name!r} in app {app.name!r}", hint=f"It has: {', '.join(known)}.")
+    wanted = {writers[sink] for sink in request.sinks} or set(app.jobs)
+    chosen = [job for name, job in app.jobs.items() if name in wanted and (not request.jobs or name in request.jobs)]
+    kept = {job.name for job in chosen}
+    for what, name in (
+        *((f"write sink {sink!r}", writers[sink]) for sink in request.sinks),
+        *(("plan what is told of it", job) for job in request.by_job),
+    ):
+        if name not in kept:
+            raise PlanError(f"Cannot {what}: job {name!r} is left out", hint="--job and --sink say which jobs run.")
+    return chosen
 
 
 def _plan_job(
@@ -163,11 +182,12 @@ def _finality(asked: _Asked, margins: Margins, archived: datetime) -> Finality |
 
 def _ask(spark: SparkSession, loaded: Loaded, app: App, request: BackfillRequest, job: Job) -> _Asked:
     config = loaded.config
-    own = tuple(query for query in queries(config, app) if query.job == job.name)
+    every = [query for query in queries(config, app) if query.job == job.name]
+    own = tuple(query for query in every if not request.sinks or query.sink in request.sinks)
     sources = {name: named_source(loaded, name) for name in job.sources}
     schemas = {name: record_ddl(payload_ddl(source, loaded.folder)) for name, source in sources.items()}
     shapes: list[Shape] = []
-    modes = {query.output: config.sinks[query.sink].output_mode for query in own}
+    modes = {query.output: config.sinks[query.sink].output_mode for query in every}
     # An output with two sinks is looked at once for each: they may declare different event times.
     for declared, mode in dict.fromkeys(_taken(config, query) for query in own):
         alike = [query for query in own if _taken(config, query) == (declared, mode)]

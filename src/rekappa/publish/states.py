@@ -25,7 +25,7 @@ def record(staged: Staged, sink: str, state: PublishState) -> None:
     now = datetime.now(UTC).isoformat()
     if (sinks.get(sink) or {}).get("state") != state:
         sinks[sink] = {"state": state.value, "at": now}
-    same = {entry["state"] for entry in sinks.values()} == {state.value} and len(sinks) == len(staged.sinks)
+    same = {entry["state"] for entry in sinks.values()} == {state.value} and len(sinks) == len(staged.names)
     owner = staged.loaded.config.owner
     whole = state.value if same else f"partly {state.value}"
     store.update(staged.run.id, publication={"state": whole, "at": now, "owner": owner, "sinks": sinks})

@@ -89,8 +89,8 @@ class Experiments:
 
     @cached_property
     def request(self) -> BackfillRequest:
-        told = BackfillRequest.from_json(self.staged.run.spec)
-        return replace(told, jobs=(), allow_incomplete=True)
+        told = BackfillRequest.from_json(self.staged.run.spec).of_job(self.part.job)
+        return replace(told, jobs=(), sinks=(), allow_incomplete=True)
 
     @cached_property
     def production(self) -> Production:
