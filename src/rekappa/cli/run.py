@@ -77,6 +77,7 @@ def run(
             append_again=append_again,
             on_start=started,
             on_progress=show,
+            tell=lambda text: click.echo(text, err=True),
         )
     show_run(out, Home.locate(), ended.id)
 

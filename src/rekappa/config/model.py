@@ -138,7 +138,7 @@ class SinkBase(Model):
     `output_mode` is Spark's, of the query that writes the sink. `version` is the column that says which of two rows
     of one key is the newer one, whichever comes first; without it the one that is written later stays. `expect` says
     what a backfill may change by its code, `late` whether rows that production lacks because it dropped events as late
-    may be published.
+    may be published. With `evolve` a live run gives the table the columns that its job has gained.
     """
 
     compares: ClassVar[bool] = False
@@ -152,6 +152,7 @@ class SinkBase(Model):
     max_rows_per_second: Float | None = Field(default=None, gt=0)
     expect: str | None = None
     late: Literal["keep", "drop"] = "keep"
+    evolve: bool = False
 
     @property
     def upserts(self) -> bool:

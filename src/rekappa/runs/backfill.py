@@ -28,6 +28,7 @@ from rekappa.replay.tuning import machine_memory, process_settings, unset_by
 from rekappa.runs.bulk_job import run_bulk_job
 from rekappa.runs.code import code_of
 from rekappa.runs.control import Wish, set_wish
+from rekappa.runs.migration import require_publishable
 from rekappa.runs.signals import stopping_on_signals
 from rekappa.runs.work import PLAN, Ended, OnProgress, Progress, Work, save_progress
 from rekappa.spark.launch import spark_log
@@ -90,8 +91,9 @@ def run_backfill(
     on_start: Callable[[Run], None] = lambda run: None,
     on_progress: OnProgress = lambda progress: None,
 ) -> Run:
-    """Plan (unless a plan is given) and run a new backfill to its end."""
+    """Plan (unless a plan is given) and run a new backfill to its end; refused if production could not take it."""
     made = plan or make_plan(spark, loaded, app, home, request)
+    require_publishable(spark, loaded, app, home, [sink for job in made.jobs for sink in job.sinks])
     run = create_backfill(spark, loaded, home, request, made)
     on_start(run)
     return continue_backfill(spark, loaded, app, home, run.id, on_progress=on_progress)

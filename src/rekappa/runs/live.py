@@ -21,6 +21,7 @@ from rekappa.home import Home
 from rekappa.replay.batches import Feed, feeds, record_batches
 from rekappa.runs.code import code_of, record_live_start
 from rekappa.runs.doubling import require_nothing_doubled, target
+from rekappa.runs.migration import Tell, prepare_sinks
 from rekappa.runs.queries import AVAILABLE_NOW, ProgressReader, QueryProgress, StopBetweenBatches, start_query
 from rekappa.runs.signals import stopping_on_signals
 from rekappa.sinks.registry import open_sink
@@ -92,6 +93,7 @@ def run_live(
     append_again: bool = False,
     on_start: Callable[[Run], None] = lambda run: None,
     on_progress: OnProgress = lambda progress: None,
+    tell: Tell = lambda text: None,
 ) -> Run:
     """Run until stopped (Ctrl-C, SIGTERM) or, with `available_now`, until caught up.
 
@@ -114,7 +116,7 @@ def run_live(
                 spark = open_session(config, "live", home, **_retention(loaded, trigger))
                 record = partial(record_live_start, store, loaded, code, run.id)
                 when = AVAILABLE_NOW if available_now else trigger
-                _start(spark, loaded, app, home, claim, when, stop, started, record)
+                _start(spark, loaded, app, home, claim, when, stop, started, record, tell)
                 _watch(store, claim, home.checkpoint(config.app, run.id), started, stop, on_progress)
         except BaseException as error:
             # Before the leases are given back: nothing of this run may write beside the next one.
@@ -150,23 +152,23 @@ def _start(
     stop: threading.Event,
     started: list[_Started],
     record: Callable[[str, Path, tuple[Feed, ...]], None],
+    tell: Tell,
 ) -> None:
     """Build every query and prepare every sink before the first one starts; adds each to `started` when it has.
 
-    `record` is told of each just before it starts.
+    `record` is told of each just before it starts, `tell` of every table that is altered.
     """
     config = loaded.config
     assert claim.run is not None
+    bound = queries(config, app)
     built = []
     for job in app.jobs.values():
         inputs = {name: open_stream(spark, loaded, home, name) for name in job.sources}
         results = job.results(inputs)
-        for query in queries(config, app):
-            if query.job == job.name:
-                rows = results[query.output]
-                sink = open_sink(query.sink, config, home, config.profiles.live.max_rows_per_second)
-                sink.prepare(spark, rows.schema)
-                built.append((query, rows, sink, feeds(config, job)))
+        for query in (query for query in bound if query.job == job.name):
+            sink = open_sink(query.sink, config, home, config.profiles.live.max_rows_per_second)
+            built.append((query, results[query.output], sink, feeds(config, job)))
+    prepare_sinks(spark, loaded, [(sink, rows.schema) for _, rows, sink, _ in built], tell)
     for query, rows, sink, order in built:
         checkpoint = home.checkpoint(config.app, claim.run) / query.name
         checkpoint.mkdir(parents=True, exist_ok=True)

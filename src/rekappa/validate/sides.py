@@ -58,7 +58,8 @@ def require_same_columns(production: DataFrame, staging: DataFrame) -> list[str]
     if problems:
         raise ValidationError(
             f"Cannot compare staging with production: {'; '.join(problems)}",
-            hint="Change the production table (ALTER TABLE) or the job, and backfill again.",
+            hint="`rekappa migrate APP` gives production's table the columns that the job has gained. For the rest "
+            "change the job, and backfill again.",
         )
     return list(have)
 
