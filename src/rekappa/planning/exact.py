@@ -17,6 +17,7 @@ from rekappa.plan.offsets import Position
 from rekappa.plan.plan import JobPlan, SourcePlan
 from rekappa.plan.recorded import Needed, RecordedBatch, batches_to_replay, exact_slices
 from rekappa.plan.shape import Shape
+from rekappa.plan.speeds import kind_of_state
 from rekappa.planning.inputs import Input, density, scan_source
 from rekappa.planning.production import production_runs
 from rekappa.planning.request import BackfillRequest
@@ -72,6 +73,7 @@ def exact_plans(
             planned,
             sinks=(query.sink,),
             query=query.name if len(own) > 1 else None,
+            state=kind_of_state([next(shape for shape in shapes if shape.output == query.output)]),
             slices=slices,
             warnings=tuple(warnings),
             reason=f"{planned.reason}: batches {first} to {last} of {chosen.run.id}",

@@ -27,6 +27,7 @@ from rekappa.plan.ordered import MAX_ROWS, plan_slices, wide_span
 from rekappa.plan.plan import Chunk, Estimate, JobPlan, Mode, Plan
 from rekappa.plan.shape import Kind as ShapeKind
 from rekappa.plan.shape import Shape, Tolerance
+from rekappa.plan.speeds import kind_of_state, predicted
 from rekappa.planning.clocks import Clock, Fitted, Told, clock, fitted
 from rekappa.planning.inputs import Input, archived_until, check_complete, scan_source
 from rekappa.planning.keeping import taken_by
@@ -35,7 +36,6 @@ from rekappa.planning.widths import chosen_span, production_width
 from rekappa.record import INGESTION, METADATA, record_ddl
 from rekappa.sources.open import named_source, past_candidate
 from rekappa.spark.analysis import analyse
-from rekappa.store.record import Kind, State
 from rekappa.store.runs import RunStore
 from rekappa.timeline import Window
 
@@ -43,18 +43,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 __all__ = ["BackfillRequest", "make_plan"]
-
-DEFAULT_SPEED: Mapping[Mode, int] = {
-    Mode.BULK: 1_000_000,
-    Mode.ORDERED: 120_000,
-    Mode.STRICT: 80_000,
-    Mode.EXACT: 80_000,
-}
-"""Rows per second on two cores, used until a run of the same job has been measured.
-
-Bulk and ordered are near what our benchmarks of a join gave; strict and exact are guesses.
-"""
-
 
 UNKNOWN_GAP = timedelta(hours=1)
 """Taken for the gap of sessions that compute one for each row."""
@@ -158,6 +146,7 @@ def _plan_job(
         chance=tuple(sorted({name for shape in asked.shapes for name in (*shape.clock, *shape.random)})),
         tolerances=asked.tolerances,
         vouched=margins.vouched and fit.complete,
+        state=kind_of_state(asked.shapes),
         finality=_finality(asked, margins, archived_until(inputs, reads, request.regions)),
     )
     parts: tuple[JobPlan, ...]
@@ -167,7 +156,7 @@ def _plan_job(
         parts = exact_plans(spark, loaded, home, request, planned, asked.queries, asked.shapes, inputs)
     else:
         parts = (_cut(home, loaded, request, asked, planned, inputs, fit),)
-    return tuple(replace(part, estimate=_estimate(home, loaded, part, margins)) for part in parts)
+    return tuple(replace(part, estimate=_estimate(home, app.name, part, margins)) for part in parts)
 
 
 def _finality(asked: _Asked, margins: Margins, archived: datetime) -> Finality | None:
@@ -292,25 +281,15 @@ def _cut(
     return replace(planned, slices=slices)
 
 
-def _estimate(home: Home, loaded: Loaded, planned: JobPlan, margins: Margins) -> Estimate:
+def _estimate(home: Home, app: str, planned: JobPlan, margins: Margins) -> Estimate:
     rows = sum(source.rows for source in planned.sources)
     size = sum(source.bytes for source in planned.sources)
-    speed, basis = _speed(home, loaded, planned)
+    known = RunStore.open(home).speeds(app, planned.name, planned.mode, planned.state)
+    duration, basis = predicted(rows, known)
     # Bulk keeps no state between chunks; state that nothing ends can't be told beforehand.
     held = margins.retention if planned.mode is not Mode.BULK else None
     state = _peak(planned, held) if held is not None else None
-    return Estimate(rows, size, timedelta(seconds=round(rows / speed, 1)), state, basis)
-
-
-def _speed(home: Home, loaded: Loaded, planned: JobPlan) -> tuple[float, str]:
-    """Rows per second, and where that figure is from."""
-    for run in RunStore.open(home).runs(loaded.config.app, Kind.BACKFILL):
-        for job in run.progress.get("jobs", ()) if run.state is State.FINISHED else ():
-            if job.get("job") == planned.job and job.get("mode") == planned.mode and job.get("rows_per_second"):
-                speed = float(job["rows_per_second"])
-                return speed, f"{speed:,.0f} rows/s, measured in run {run.id}"
-    speed = DEFAULT_SPEED[planned.mode]
-    return speed, f"{speed:,} rows/s, a default: no run of this job has been measured"
+    return Estimate(rows, size, duration, state, basis)
 
 
 def _peak(planned: JobPlan, retention: timedelta) -> int:

@@ -20,6 +20,7 @@ from rekappa.config.load import Loaded, require_production
 from rekappa.errors import LeaseLost, RekappaError, RunError
 from rekappa.home import Home
 from rekappa.plan.plan import JobPlan, Mode, Plan
+from rekappa.plan.speeds import Speed
 from rekappa.plan.store import load as load_plan
 from rekappa.plan.store import save as save_plan
 from rekappa.planning.make import make_plan
@@ -155,6 +156,7 @@ def run_jobs(work: Work) -> None:
 
 def _run_job(work: Work, job: JobPlan) -> None:
     began = time.monotonic()
+    work.waited = False
     before = work.jobs.setdefault(job.name, {"job": job.name, "mode": job.mode.value})
     if job.mode is Mode.BULK:
         fresh = run_bulk_job(work, job)
@@ -164,7 +166,10 @@ def _run_job(work: Work, job: JobPlan) -> None:
         fresh = run_slices_job(work, job)
     seconds = time.monotonic() - began
     rows = sum(source.rows for source in job.sources)
-    if fresh and seconds > 0:
-        # Only a job that ran from its beginning in this process tells its speed.
+    if fresh and rows and not work.waited:
+        # Only a job that ran from its beginning in this process, without a pause, tells its speed.
         before["rows_per_second"] = round(rows / seconds)
+        if work.run.kind is Kind.BACKFILL:
+            speed = Speed(work.run.app, job.name, job.mode, job.state, rows, seconds, work.run.id)
+            RunStore.open(work.home).record_speed(speed)
     save_progress(work)

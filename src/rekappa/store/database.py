@@ -60,11 +60,20 @@ def _starts(db: sqlite3.Connection) -> None:
     )
 
 
+def _speeds(db: sqlite3.Connection) -> None:
+    """How fast jobs ran."""
+    db.execute(
+        "CREATE TABLE speeds (run TEXT NOT NULL, job TEXT NOT NULL, app TEXT NOT NULL, mode TEXT NOT NULL,"
+        " state TEXT NOT NULL, rows INTEGER NOT NULL, seconds REAL NOT NULL, at TEXT NOT NULL,"
+        " PRIMARY KEY (run, job)) WITHOUT ROWID"
+    )
+
+
 def _version(db: sqlite3.Connection) -> int:
     return int(db.execute("PRAGMA user_version").fetchone()[0])
 
 
-_STEPS: tuple[Callable[[sqlite3.Connection], None], ...] = (_first, _leases, _starts)
+_STEPS: tuple[Callable[[sqlite3.Connection], None], ...] = (_first, _leases, _starts, _speeds)
 VERSION = len(_STEPS)
 
 

@@ -10,12 +10,13 @@ import json
 import sqlite3
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from rekappa.errors import RunError
 from rekappa.home import Home
+from rekappa.plan.speeds import Speed
 from rekappa.store import leases
 from rekappa.store.claim import Claim
 from rekappa.store.code import Code
@@ -151,6 +152,24 @@ class RunStore:
             for row in rows
             if query in (None, row[1])
         ]
+
+    def record_speed(self, speed: Speed) -> None:
+        """Keep how fast a job of a run went."""
+        row = [speed.run, speed.job, speed.app, speed.mode, speed.state, speed.rows, speed.seconds]
+        with self._database.changing() as db:
+            db.execute(
+                "INSERT OR REPLACE INTO speeds VALUES (?, ?, ?, ?, ?, ?, ?, ?)", [*row, datetime.now(UTC).isoformat()]
+            )
+
+    def speeds(self, app: str, job: str, mode: str, state: str) -> list[Speed]:
+        """What was measured of such jobs, newest first."""
+        with self._database.reading() as db:
+            rows = db.execute(
+                "SELECT app, job, mode, state, rows, seconds, run FROM speeds"
+                " WHERE app = ? AND job = ? AND mode = ? AND state = ? ORDER BY at DESC, run DESC",
+                [app, job, mode, state],
+            ).fetchall()
+        return [Speed(*row) for row in rows]
 
 
 def _moment(text: str | None) -> datetime | None:
