@@ -194,7 +194,7 @@ def clean(
 
     Their publication can't be undone then.
     """
-    from rekappa.config.load import load
+    from rekappa.config.load import load, require_production
     from rekappa.publish.clean import clean as remove
     from rekappa.runs.backfill import backfill_session
 
@@ -203,6 +203,7 @@ def clean(
     except ValueError as error:
         raise ConfigError(str(error)) from None
     loaded = load(app, overrides=overrides)
+    require_production(loaded, "clean up")
     home, out = Home.locate(), output(as_json)
     spark = backfill_session(loaded, home)
     found = remove(spark, loaded.config, home, older_than=age, dry_run=True)

@@ -18,6 +18,7 @@ from rekappa.planning.production import production_runs
 from rekappa.planning.request import BackfillRequest
 from rekappa.runs.stretches import Stretch
 from rekappa.runs.work import PLAN
+from rekappa.sinks.changes import SPARK_TAKES
 from rekappa.staging.staged import Staged, StagedSink
 from rekappa.store.code import Code
 from rekappa.store.record import Run
@@ -223,19 +224,25 @@ def _late_rows(run: Run, sink: str) -> int:
 
 
 def _fitted(rows: DataFrame, like: DataFrame) -> DataFrame:
-    """The rows with the columns of the sink: one that the code did not make yet is null, as a new column is."""
+    """The rows in the columns of the sink: one that the code did not make yet is null, as a new column is, and one
+    that it made narrower is as the table holds it since it was widened."""
     from pyspark.sql import functions as F
 
     from rekappa.validate.sides import by_place
 
     types = {field.name: field.dataType for field in rows.schema}
-    wrong = [field.name for field in like.schema if types.get(field.name, field.dataType) != field.dataType]
+    wrong = [
+        field.name
+        for field in like.schema
+        if (kind := types.get(field.name, field.dataType)) != field.dataType
+        and not SPARK_TAKES(kind.simpleString(), field.dataType.simpleString())
+    ]
     if wrong:
         raise NoControl(f"production's code gives another type to {', '.join(wrong)}")
     placed, places = by_place(rows)
     return placed.select(
         *(
-            (F.col(places[field.name]) if field.name in places else F.lit(None).cast(field.dataType)).alias(field.name)
+            (F.col(places[field.name]) if field.name in places else F.lit(None)).cast(field.dataType).alias(field.name)
             for field in like.schema
         )
     )
