@@ -76,7 +76,8 @@ def carry_out(spark: SparkSession, loaded: Loaded, home: Home, made: Sequence[Si
     for one in made:
         require_possible(one)
     for one in made:
-        open_sink(one.sink, loaded.config, home).evolve(spark, one.changes.steps)
+        if one.changes.steps:
+            open_sink(one.sink, loaded.config, home).evolve(spark, one.changes.steps)
 
 
 def require_possible(one: SinkMigration) -> None:
@@ -100,7 +101,8 @@ def prepare_sinks(
     for (sink, schema), one in zip(sinks, found, strict=True):
         for step in one.changes.steps:
             tell(f"sink {sink.name}: {one.changes.where}: {step}")
-        sink.evolve(spark, one.changes.steps)
+        if one.changes.steps:
+            sink.evolve(spark, one.changes.steps)
         sink.prepare(spark, schema)
 
 

@@ -81,9 +81,8 @@ class Sink(ABC):
         return Changes(self.name)
 
     def evolve(self, spark: SparkSession, steps: Sequence[Step]) -> None:
-        """Alter the table by these steps of `changes`. One that was done meanwhile is not done again."""
-        if steps:
-            raise SinkError(f"Cannot alter sink {self.name!r}: it has no table")
+        """Alter the table by these steps of `changes`, one at least. One that was done meanwhile is not done again."""
+        raise SinkError(f"Cannot alter sink {self.name!r}: it has no table")
 
     def expect(self, schema: StructType) -> None:  # noqa: B027
         """Tell a sink that stores no schema (Kafka) what columns to read. Touches nothing; `prepare` implies it."""
