@@ -27,14 +27,15 @@ def _note(text: str) -> None:
 
 
 def _opened(run: str, overrides: tuple[str, ...]) -> tuple[Any, Any]:
+    """Spark, and what of the run publishing is about."""
     from rekappa.runs.backfill import backfill_session
-    from rekappa.staging.staged import backfill_run, load_run, open_staged
+    from rekappa.staging.staged import backfill_run, load_run, open_staged, window_at_stake
 
     home = Home.locate()
     found = backfill_run(home, run)
     loaded = load_run(found, overrides)
     spark = backfill_session(loaded, home)
-    return spark, open_staged(spark, home, found, loaded)
+    return spark, open_staged(spark, home, found, loaded).narrowed(window_at_stake(found))
 
 
 def _agreed(yes: bool, question: str) -> None:

@@ -27,4 +27,7 @@ def record(staged: Staged, sink: str, state: PublishState) -> None:
         sinks[sink] = {"state": state.value, "at": now}
     same = {entry["state"] for entry in sinks.values()} == {state.value} and len(sinks) == len(staged.sinks)
     whole = state.value if same else f"partly {state.value}"
-    store.update(staged.run.id, publication={"state": whole, "at": now, "sinks": sinks})
+    store.update(
+        staged.run.id,
+        publication={"state": whole, "at": now, "window": staged.window.as_json(), "sinks": sinks},
+    )
