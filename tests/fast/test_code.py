@@ -31,7 +31,7 @@ def write(folder: Path, files: dict[str, bytes]) -> Path:
     return folder
 
 
-@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(folders, folders)
 def test_equal_folders_are_the_same_code_and_come_back(
     tmp_path_factory: pytest.TempPathFactory, one: dict[str, bytes], two: dict[str, bytes]

@@ -67,7 +67,7 @@ while done < rounds:
 """
 
 
-ROUNDS = 8
+PROCESSES, ROUNDS = 3, 8
 
 
 @dataclass(frozen=True)
@@ -120,15 +120,15 @@ def holder(place: Place, lasts: float = 60) -> Iterator[subprocess.Popen[str]]:
 
 
 def test_of_many_processes_that_begin_at_once_one_at_a_time_gets_in(place: Place) -> None:
-    processes = [start(place, 60, rounds=ROUNDS) for _ in range(4)]
+    processes = [start(place, 60, rounds=ROUNDS) for _ in range(PROCESSES)]
     for process in processes:
         _, errors = process.communicate(timeout=120)
         assert process.returncode == 0, errors
     noted = place.noted()
-    assert noted == ["in", "out"] * ROUNDS * 4, "two were inside at once"
+    assert noted == ["in", "out"] * ROUNDS * PROCESSES, "two were inside at once"
     lease = place.open().lease("a")
     assert lease is not None
-    assert lease.token == ROUNDS * 4, "every holder had a token of its own"
+    assert lease.token == ROUNDS * PROCESSES, "every holder had a token of its own"
 
 
 def test_it_is_refused_while_held_and_free_at_once_when_its_process_is_dead(place: Place) -> None:
@@ -226,7 +226,7 @@ class Refused(Exception):
     """Undoes the transaction, as a claim does that is refused or has lost its lease."""
 
 
-@settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     steps=st.lists(
         st.tuples(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 
@@ -80,6 +81,17 @@ def test_what_a_database_would_not_take_as_it_is(store: RunStore) -> None:
     assert list(found.progress.items()) == [("z", float("inf")), ("a", "x\0y"), ("when", str(elsewhere))]
     assert found.error == "died of it"
     assert (found.publication, list(found.validation or {})) == (None, ["b", "a"])
+
+
+def test_what_several_add_to_a_record_at_once_is_all_there(store: RunStore) -> None:
+    store.create(a_run(id="r"))
+
+    def add(sink: str) -> None:
+        store.amend("r", lambda run: {"publication": {**(run.publication or {}), sink: "published"}})
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(add, "abcdefgh"))
+    assert set(store.run("r").publication or {}) == set("abcdefgh")
 
 
 def test_runs_are_listed_newest_first_and_chosen(store: RunStore) -> None:

@@ -32,11 +32,6 @@ PASSWORD = "s3cret-pässword"
 EVERYWHERE = {"REKAPPA_STORE": ""}
 
 
-def command(*words: str, **environ: str) -> subprocess.CompletedProcess[str]:
-    line = [sys.executable, "-m", "rekappa.cli.main", *words]
-    return subprocess.run(line, capture_output=True, text=True, env={**os.environ, **environ})
-
-
 def test_two_machines_see_the_same_runs_leases_verdicts_and_code(
     postgres_store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -131,25 +126,27 @@ def test_no_password_is_printed(password: str) -> None:
         assert said.removeprefix("Address(").strip("'").startswith("postgresql://ann:***@db:5432/team")
 
 
-def test_the_password_reaches_no_output_log_or_record(postgres_store: str, tmp_path: Path) -> None:
-    """A good one, in a list of runs; a wrong one, in the error; both with everything that is there to be shown."""
-    home = Home(tmp_path / ".rekappa")
-    secret = quote(PASSWORD)
+def test_the_password_reaches_no_output(postgres_store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A good one, in a list of runs; a wrong one, and a database that is not there, in errors with every detail."""
+    home, secret = Home(tmp_path / ".rekappa"), quote(PASSWORD)
     assert secret in postgres_store
     RunStore(Address.parse(postgres_store)).create(Run("live_1", "rmi", Kind.LIVE, "f"))
-    told = {"REKAPPA_HOME": str(home.root), "REKAPPA_DEBUG": "1"}
-    listed = command("runs", "--json", REKAPPA_STORE=postgres_store, **told)
-    assert listed.returncode == 0, listed.stderr
-    assert "live_1" in listed.stdout
-    refused = command("runs", REKAPPA_STORE=postgres_store.replace(secret, "hunter2-wrong"), **told)
-    assert refused.returncode == 2
-    assert "Cannot use run store postgresql://rekappa:***@127.0.0.1" in refused.stderr
-    assert "password authentication failed" in refused.stderr
-    gone = command("runs", REKAPPA_STORE=postgres_store.replace("/postgres?", "/nowhere?"), **told)
-    assert gone.returncode == 2
-    for said in (listed, refused, gone):
+    monkeypatch.setenv("REKAPPA_HOME", str(home.root))
+    monkeypatch.setenv("REKAPPA_DEBUG", "1")
+
+    def said(store: str, code: int) -> str:
+        monkeypatch.setenv("REKAPPA_STORE", store)
+        answer = CliRunner().invoke(main, ["runs", "--json"])
+        assert answer.exit_code == code, answer.output
         for word in (PASSWORD, secret, "hunter2"):
-            assert word not in said.stdout + said.stderr
+            assert word not in answer.output
+        return answer.output
+
+    assert "live_1" in said(postgres_store, 0)
+    refused = said(postgres_store.replace(secret, "hunter2-wrong"), 2)
+    assert "Cannot use run store postgresql://rekappa:***@127.0.0.1" in refused
+    assert "password authentication failed" in refused
+    assert "does not exist" in said(postgres_store.replace("/postgres?", "/nowhere?"), 2)
     assert not home.root.exists(), "nothing was made"
 
 

@@ -46,6 +46,8 @@ BUSY = 30.0
 """Seconds to wait for another process's transaction, and for a server that is started anew; each takes less."""
 SUSPENDED = 20
 """Seconds after which PostgreSQL ends a transaction whose process says nothing: its locks hold nobody up for good."""
+_CONNECTS = {"connect_timeout": 10, "application_name": "rekappa", "prepare_threshold": None}
+"""libpq's parameters, unless the address gives them; a pooler between us and the server knows no prepared statement."""
 _BEGIN = "rekappa_begin"
 """The option of a connection that says how SQLite begins its transaction."""
 
@@ -142,7 +144,7 @@ class Postgres:
             pool_pre_ping=True,
             pool_size=2,
             max_overflow=-1,
-            connect_args={"connect_timeout": 10, "application_name": "rekappa"},
+            connect_args={name: value for name, value in _CONNECTS.items() if name not in address.url.query},
             execution_options={"schema_translate_map": {None: self._schema}},
             hide_parameters=True,
         )

@@ -6,7 +6,7 @@ the checkpoint does: batches are copied from Spark's own log after it has commit
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -85,6 +85,13 @@ class RunStore:
         with self._database.changing() as db:
             change_run(db, run_id, changes)
         return self.run(run_id)
+
+    def amend(self, run_id: str, changes: Callable[[Run], Mapping[str, Any]]) -> None:
+        """Change fields by what the record says, in one step: of two who do it at once, the second sees the first."""
+        with self._database.changing() as db:
+            row = db.execute(select(RUNS).where(RUNS.c.id == run_id).with_for_update()).one_or_none()
+            if row is not None:
+                change_run(db, run_id, changes(run_of(row)))
 
     def claim(self, names: Sequence[str], doing: str) -> Claim:
         """Take the leases of these names for this process, all or none; refused while another holds one of them.
