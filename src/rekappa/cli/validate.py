@@ -66,7 +66,7 @@ def validate(
         raise click.BadParameter(f"folder {html.parent} does not exist", param_hint="--html")
     home, out = Home.locate(), output(as_json)
     found = backfill_run(home, run)
-    loaded = load_run(found, overrides)
+    loaded = load_run(home, found, overrides)
     told = expectations(expect, tuple(loaded.config.sinks))
     request = Request(ignore, tolerance, told, Late(late) if late else None, not no_control, live_run)
     spark = backfill_session(loaded, home)

@@ -131,7 +131,7 @@ def _production(
     if not runs:
         raise PlanError(
             f"Cannot replay {loaded.config.app!r} exactly: no live run of it is recorded here",
-            hint="Exact mode needs the run store of the machine that ran production; use --mode ordered.",
+            hint="Exact mode needs the run store that production writes to (REKAPPA_STORE); else use --mode ordered.",
         )
     found = []
     for run in runs:

@@ -15,6 +15,7 @@ from rekappa.sinks.keys import staying
 from rekappa.sinks.registry import open_sink
 from rekappa.staging.tables import staging_table
 from rekappa.staging.versions import BATCH, last_versions
+from rekappa.store.kept import folder_of
 from rekappa.store.record import Kind, Run, State
 from rekappa.store.runs import RunStore
 from rekappa.timeline import Window
@@ -88,9 +89,9 @@ def span_of(spark: SparkSession, staged: Staged, one: StagedSink) -> InWindow:
     return InWindow(column, staged.window, named, regions)
 
 
-def load_run(run: Run, overrides: tuple[str, ...] = ()) -> Loaded:
-    """The app's configuration as the run had it, and what is overridden now."""
-    return load(run.folder, overrides=(*run.spec.get("overrides", ()), *overrides))
+def load_run(home: Home, run: Run, overrides: tuple[str, ...] = ()) -> Loaded:
+    """The app's configuration as the run had it, and what is overridden now; elsewhere, that of the kept code."""
+    return load(folder_of(home, run), overrides=(*run.spec.get("overrides", ()), *overrides))
 
 
 def backfill_run(home: Home, run_id: str) -> Run:
@@ -128,7 +129,7 @@ def window_at_stake(run: Run) -> Window:
 
 def open_staged(spark: SparkSession, home: Home, run: Run, loaded: Loaded | None = None) -> Staged:
     """What the run left in staging. Refuses when any of its staging tables is gone."""
-    loaded = loaded or load_run(run)
+    loaded = loaded or load_run(home, run)
     config = loaded.config
     named = run.spec.get("sinks") or list(config.sinks)
     window = window_of(run)
