@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 KINDS = ("append", "upsert", "parquet", "kafka", "postgres", "cassandra", "opensearch")
 KEYED = ("upsert", "postgres", "cassandra", "opensearch")
-PURPOSES = ("story", "killed", "keys", "deletes", "published", "killed_publish", "overtaken")
+PURPOSES = ("story", "killed", "keys", "deletes", "published", "killed_publish", "overtaken", "evolved")
 KILLED_ROWS = 2000
 KILLED_CAP = 50.0
 

@@ -37,6 +37,7 @@ class Entry:
 COMMANDS: dict[str, Entry] = {
     "new": Entry("Apps", "rekappa.cli.new:new", "Make a small app that passes its own test."),
     "config": Entry("Apps", "rekappa.cli.config:config", "Show an app's configuration and where it came from."),
+    "migrate": Entry("Apps", "rekappa.cli.migrate:migrate", "Give sink tables the columns that jobs have gained."),
     "run": Entry("Apps", "rekappa.cli.run:run", "Run an app from its selected sources."),
     "runs": Entry("Apps", "rekappa.cli.runs:runs", "List runs; show one, and the code it ran."),
     "stop": Entry("Apps", "rekappa.cli.run:stop", "Stop a run after its current batch."),

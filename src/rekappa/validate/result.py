@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from enum import StrEnum
@@ -213,10 +213,7 @@ class Verdict:
 
     @property
     def outcome(self) -> Outcome:
-        found = {one.outcome for one in self.sinks}
-        if not found or Outcome.FAILED in found:
-            return Outcome.FAILED
-        return Outcome.NEEDS_YES if Outcome.NEEDS_YES in found else Outcome.PASSED
+        return _worst(one.outcome for one in self.sinks)
 
     @property
     def passed(self) -> bool:
@@ -248,7 +245,19 @@ class Verdict:
         }
 
 
-def outcome_of(validation: Mapping[str, Any] | None) -> Outcome | None:
-    """The outcome that a run's record holds; None if it was never validated, or by a rekappa that knew no outcomes."""
-    told = (validation or {}).get("outcome")
-    return Outcome(told) if told in set(Outcome) else None
+def _worst(outcomes: Iterable[Outcome]) -> Outcome:
+    found = set(outcomes)
+    if not found or Outcome.FAILED in found:
+        return Outcome.FAILED
+    return Outcome.NEEDS_YES if Outcome.NEEDS_YES in found else Outcome.PASSED
+
+
+def outcome_of(validation: Mapping[str, Any] | None, sinks: Collection[str] = ()) -> Outcome | None:
+    """The outcome that a run's record holds, of these sinks alone if any are named.
+
+    None if they were never validated, or by a rekappa that knew no outcomes.
+    """
+    told = validation or {}
+    by_sink = {one["sink"]: one.get("outcome") for one in told.get("sinks", ())}
+    known = [str(by_sink.get(sink)) for sink in sinks] if sinks else [str(told.get("outcome"))]
+    return _worst(Outcome(one) for one in known) if set(known) <= set(Outcome) else None
