@@ -40,6 +40,7 @@ COMMANDS: dict[str, Entry] = {
     "run": Entry("Apps", "rekappa.cli.run:run", "Run an app from its selected sources."),
     "runs": Entry("Apps", "rekappa.cli.runs:runs", "List runs; show one, and the code it ran."),
     "stop": Entry("Apps", "rekappa.cli.run:stop", "Stop a run after its current batch."),
+    "produce": Entry("Apps", "rekappa.cli.produce:produce", "Send a file's rows as events, also of past times."),
     "archive": Entry("Archive", "rekappa.cli.archive:archive", "Copy topics into Iceberg tables; look after them."),
     "cost": Entry("Archive", "rekappa.cli.cost:cost", "Bytes in Kafka and in the archive, and their price."),
     "plan": Entry("Recover", "rekappa.cli.backfill:plan", "Show what a backfill would do; changes nothing."),
