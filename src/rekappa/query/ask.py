@@ -30,7 +30,7 @@ def ask(spark: SparkSession, known: Sequence[Table], sql: str, limit: int | None
 
     Refuses what would change something, and names that are not known, before anything is run.
     """
-    from pyspark.errors import AnalysisException, ParseException
+    from pyspark.errors import AnalysisException, ParseException, PySparkException
 
     if first_word(sql) not in QUERIES:
         raise _refused(first_word(sql) or "nothing")
@@ -56,14 +56,20 @@ def ask(spark: SparkSession, known: Sequence[Table], sql: str, limit: int | None
             if f"`{name}`".lower() in str(error).lower():
                 raise why from None
         raise InputError(f"Cannot run the query: {_first_line(error)}", hint=_tables(known)) from None
+    except PySparkException as error:
+        raise InputError(f"Cannot run the query: {_first_line(error)}") from None
     return Answer(tuple(frame.columns), _rows(frame, limit), limit)
 
 
 def _rows(frame: DataFrame, limit: int | None) -> Iterator[tuple[Any, ...]]:
+    from pyspark.errors import PySparkException
+
     kinds = [field.dataType for field in frame.schema.fields]
-    found = frame.limit(limit + 1).collect() if limit is not None else frame.toLocalIterator()
-    for row in found:
-        yield tuple(plain_value(value, kind) for value, kind in zip(row, kinds, strict=True))
+    try:
+        for row in frame.limit(limit + 1).collect() if limit is not None else frame.toLocalIterator():
+            yield tuple(plain_value(value, kind) for value, kind in zip(row, kinds, strict=True))
+    except PySparkException as error:
+        raise InputError(f"Cannot run the query: {_first_line(error)}") from None
 
 
 def _refused(what: str) -> InputError:

@@ -144,11 +144,17 @@ def check_for_streaming(spark: SparkSession, plan: Any, output_mode: str) -> Non
 
 
 def changes_something(spark: SparkSession, sql: str) -> str | None:
-    """What a statement would do other than read, by Spark's own parser; None if it only reads."""
+    """What a statement would do other than read, by Spark's own parser; None if it only reads.
+
+    A TRANSFORM starts programs, which may do anything.
+    """
     from py4j.java_gateway import is_instance_of
 
     parser: Any = spark._jsparkSession.sessionState().sqlParser()
-    kinds = [f"org.apache.spark.sql.catalyst.plans.logical.{name}" for name in ("Command", "ParsedStatement")]
+    kinds = [
+        f"org.apache.spark.sql.catalyst.plans.logical.{name}"
+        for name in ("Command", "ParsedStatement", "ScriptTransformation")
+    ]
     waiting = [parser.parsePlan(sql)]
     while waiting:
         node = waiting.pop()
