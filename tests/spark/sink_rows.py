@@ -40,7 +40,7 @@ def content(frame: DataFrame | None) -> list[tuple[Any, ...]]:
 def sinks_config(servers: dict[str, Any], *, hive: bool) -> AppConfig:
     """An app with one sink per kind and purpose."""
     specs: dict[str, dict[str, Any]] = {
-        "append": {"type": "iceberg", "table": "lake.sinks.append_{}"},
+        "append": {"type": "iceberg", "table": "lake.sinks.append_{}", "mode": "append"},
         "upsert": {"type": "iceberg", "table": "lake.sinks.upsert_{}", "mode": "upsert"},
         "parquet": {"type": "parquet", "path": "files/{}"},
         "kafka": {"type": "kafka", "topic": "sink-{}"},

@@ -208,12 +208,22 @@ class ParquetSink(SinkBase):
 
 
 class IcebergSink(SinkBase):
+    """`mode` is upsert where a key is given: a row replaces the one that has its key. A sink whose job writes each row
+    once may say `append` all the same, which is cheaper; its key then only tells rows apart."""
+
     compares: ClassVar[bool] = True
 
     type: Literal["iceberg"]
     table: str
     mode: Literal["append", "upsert"] = "append"
     partition_by: Names | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _key_means_upsert(cls, value: Any) -> Any:
+        if isinstance(value, dict) and value.get("key") and value.get("mode") is None:
+            return {**value, "mode": "upsert"}
+        return value
 
     @property
     def upserts(self) -> bool:

@@ -29,6 +29,8 @@ from rekappa.store.tables import BATCHES, CODE, LEASES, RUNS, SPEEDS, STARTS
 
 JUST_KEPT = timedelta(hours=1)
 """How long code is kept that no run has been recorded with: its run may be about to be."""
+LAST = "last"
+"""Names the newest backfill of the project, where a person would otherwise copy its id."""
 
 
 class RunStore:
@@ -60,7 +62,9 @@ class RunStore:
         return run
 
     def run(self, run_id: str) -> Run:
-        """One run by its id or a unique beginning of it."""
+        """One run by its id or a unique beginning of it; `last` is the newest backfill."""
+        if run_id == LAST:
+            return self._last()
         found = [run for run in self.runs() if run.id.startswith(run_id)] if run_id else []
         exact = [run for run in found if run.id == run_id]
         if len(exact or found) == 1:
@@ -68,6 +72,12 @@ class RunStore:
         if found:
             raise RunError(f"Cannot choose a run: {run_id!r} begins {len(found)} run ids", hint="Write more of the id.")
         raise RunError(f"Cannot find run {run_id!r}", hint="`rekappa runs` lists them.")
+
+    def _last(self) -> Run:
+        found = self.runs(kind=Kind.BACKFILL)
+        if not found:
+            raise RunError("Cannot find the last backfill: there has been none", hint="`rekappa runs` lists all runs.")
+        return found[0]
 
     def runs(self, app: str | None = None, kind: Kind | None = None) -> list[Run]:
         """Newest first. A run that no process holds any more is answered as died."""

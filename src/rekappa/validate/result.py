@@ -183,7 +183,8 @@ def judge(found: Comparison, expected: Expectation | None, late: Late) -> tuple[
 class SinkVerdict:
     """One sink of the run: compared, or why it could not be. `why` says what keeps it from passing.
 
-    `staging` is the snapshot of the staging table that was looked at: the verdict holds for no other.
+    `staging` is the snapshot of the staging table that was looked at: the verdict holds for no other. `snapshot` is
+    production's, where it has such, and `open_from` the event time from which on rows were not final.
     """
 
     sink: str
@@ -194,6 +195,8 @@ class SinkVerdict:
     expected: str | None = None
     late: Late = Late.KEEP
     staging: int | None = None
+    snapshot: int | None = None
+    open_from: datetime | None = None
 
     @property
     def passed(self) -> bool:
@@ -238,6 +241,8 @@ class Verdict:
                     "expected": one.expected,
                     "late": str(one.late),
                     "staging": one.staging,
+                    "snapshot": one.snapshot,
+                    "open_from": one.open_from.isoformat() if one.open_from else None,
                     "comparison": one.comparison.as_json() if one.comparison else None,
                 }
                 for one in self.sinks
