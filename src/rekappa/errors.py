@@ -4,13 +4,15 @@
     ├── ConfigError       rekappa.yaml, environment or --set is wrong
     ├── AppError          the app's code does not fit its configuration
     ├── SetupError        Java, jars or an optional package is missing
+    ├── InputError        a file of events, or a question, that can't be used
     ├── StackError        the local broker or catalog
     ├── SourceError       a source can't be read
     ├── SinkError         a sink can't be written, staged or published
     ├── ArchiveError      the archive is missing, incomplete or damaged
     ├── PlanError         a window that can't be planned
     ├── RunError          a run that can't be started, found or continued
-    │   └── LeaseLost     another process has taken over what this one was writing
+    │   ├── LeaseLost     another process has taken over what this one was writing
+    │   └── StoreError    the run store can't be reached
     ├── ValidationError   staging and production can't be compared
     └── PublishError      publishing or undoing was refused
 
@@ -41,6 +43,10 @@ class SetupError(RekappaError):
     """Java, a jar or an optional package is missing."""
 
 
+class InputError(RekappaError):
+    """A file of events that can't be sent, or a question that can't be asked."""
+
+
 class StackError(RekappaError):
     """The local broker or catalog can't be started, found or stopped."""
 
@@ -67,6 +73,10 @@ class RunError(RekappaError):
 
 class LeaseLost(RunError):
     """Another process has taken over what this one was writing: it must write nothing more."""
+
+
+class StoreError(RunError):
+    """The run store can't be reached, or did not answer in time."""
 
 
 class ValidationError(RekappaError):

@@ -47,8 +47,13 @@ class Home:
 
     @property
     def store(self) -> Path:
-        """The run store."""
+        """The run store, unless the project uses that of a team."""
         return self.root / "runs.db"
+
+    @property
+    def store_address(self) -> Path:
+        """A file with the address of the team's run store, where there is one."""
+        return self.root / "store"
 
     @property
     def code(self) -> Path:

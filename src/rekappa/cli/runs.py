@@ -112,7 +112,7 @@ def _facts(run: Run, controls: list[Run]) -> Iterator[tuple[str, Any]]:
         yield "control of", f"{spec['control_of']} ({spec.get('role')})"
     if run.kind == "backfill":
         yield "validation", _validation(run.validation)
-        yield "publication", (run.publication or {}).get("state") or "not published"
+        yield "publication", _publication(run.publication)
     if controls:
         yield "controls", [f"{one.id} ({one.spec.get('role')}, {one.state})" for one in controls]
     if run.error:
@@ -130,6 +130,10 @@ def _validation(verdict: Mapping[str, Any] | None) -> str:
     return f"{verdict.get('outcome') or ('passed' if verdict.get('passed') else 'failed')} at {verdict.get('at')}"
 
 
+def _publication(told: Mapping[str, Any] | None) -> str:
+    return f"{told['state']} at {told.get('at')}" if told and told.get("state") else "not published"
+
+
 def _show_progress(out: Output, run: Run) -> None:
     for title, columns in (("queries", _QUERY), ("routes", _ROUTE), ("jobs", _JOB)):
         rows = [[one.get(column) for column in columns] for one in run.progress.get(title) or ()]
@@ -138,8 +142,8 @@ def _show_progress(out: Output, run: Run) -> None:
 
 
 def _show_diff(out: Output, home: Home, run: str, other: str) -> None:
-    from rekappa.store.code import kept_files
     from rekappa.store.code_diff import code_diff
+    from rekappa.store.kept import kept_files
     from rekappa.store.runs import RunStore
 
     store = RunStore.existing(home)

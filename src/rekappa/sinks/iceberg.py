@@ -17,8 +17,9 @@ from rekappa.iceberg.commits import BATCH, WRITER, last_batch, stamp
 from rekappa.rate import paced
 from rekappa.sinks.changes import SPARK_TAKES, Changes, Rules, Step, compare, require_fit, widening
 from rekappa.sinks.contract import BatchId, Rerun, Sink, in_window
-from rekappa.sinks.fit import columns_ddl, columns_of, quoted, require_columns
+from rekappa.sinks.fit import columns_ddl, columns_of, require_columns, stored_columns
 from rekappa.sinks.keys import newest_per_key, refused
+from rekappa.spark.names import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -61,6 +62,7 @@ class IcebergSink(Sink):
         key: tuple[str, ...] = (),
         event_time: str | None = None,
         version: str | None = None,
+        deletes: str | None = None,
         partition_by: tuple[str, ...] | None = None,
         properties: dict[str, str] | None = None,
     ) -> None:
@@ -69,6 +71,7 @@ class IcebergSink(Sink):
         self.key = key
         self.event_time = event_time
         self.version = version
+        self.deletes = deletes
         self._partition_by = partition_by
         self._properties = properties or {}
         self._committed: dict[str, int] = {}
@@ -77,15 +80,17 @@ class IcebergSink(Sink):
         require_columns(schema, self.key, "key", self.name)
         require_columns(schema, (self.event_time,) if self.event_time else (), "event_time", self.name)
         require_columns(schema, (self.version,) if self.version else (), "version", self.name)
+        stored = stored_columns(schema, self.deletes, self.name)
         if not spark.catalog.tableExists(self.table):
-            create_table(spark, self.table, schema, self._partitions(schema), self._properties)
+            create_table(spark, self.table, stored, self._partitions(stored), self._properties)
         require_fit(self.changes(spark, schema))
 
     def changes(self, spark: SparkSession, schema: StructType) -> Changes:
         if not spark.catalog.tableExists(self.table):
             return Changes(self.table)
         spark.catalog.refreshTable(self.table)
-        return compare(self.table, columns_of(schema), columns_of(spark.table(self.table).schema), _RULES)
+        stored = stored_columns(schema, self.deletes, self.name)
+        return compare(self.table, columns_of(stored), columns_of(spark.table(self.table).schema), _RULES)
 
     def evolve(self, spark: SparkSession, steps: Sequence[Step]) -> None:
         held = columns_of(spark.table(self.table).schema)
@@ -146,7 +151,7 @@ class IcebergAppend(IcebergSink):
 
 
 class IcebergUpsert(IcebergSink):
-    """Replaces the rows that have the batch's keys, adds the others: one MERGE. A newer version is not replaced."""
+    """Replaces, or removes, the rows that have the batch's keys, adds the others: one MERGE. A newer version stays."""
 
     rerun = Rerun.IDEMPOTENT
     _stamping = Lock()
@@ -157,8 +162,11 @@ class IcebergUpsert(IcebergSink):
         # MERGE reads its source twice (which files match, then the join); the batch must be computed once only.
         newest = paced(newest_per_key(rows, self.key, self.event_time, self.version), self.pace(spark)).persist()
         newest.createOrReplaceTempView(view)
-        same = " AND ".join(f"t.`{column}` = s.`{column}`" for column in self.key)
-        newer = f" AND (t.`{self.version}` IS NULL OR s.`{self.version}` >= t.`{self.version}`)" if self.version else ""
+        same = " AND ".join(f"t.{quoted(column)} = s.{quoted(column)}" for column in self.key)
+        version, gone = quoted(self.version or ""), quoted(self.deletes or "")
+        newer = f" AND (t.{version} IS NULL OR s.{version} >= t.{version})" if self.version else ""
+        removal = f"WHEN MATCHED AND s.{gone} THEN DELETE " if self.deletes else ""
+        present = f" AND s.{gone} IS NOT TRUE" if self.deletes else ""
         # SQL takes no write options: the stamp goes through the session, one MERGE at a time.
         stamps = {f"{_SESSION_STAMP}{WRITER}": batch.writer, f"{_SESSION_STAMP}{BATCH}": str(batch.number)}
         with self._stamping:
@@ -167,7 +175,7 @@ class IcebergUpsert(IcebergSink):
             try:
                 spark.sql(
                     f"MERGE INTO {self.table} t USING {view} s ON {same} "
-                    f"WHEN MATCHED{newer} THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
+                    f"{removal}WHEN MATCHED{newer} THEN UPDATE SET * WHEN NOT MATCHED{present} THEN INSERT *"
                 )
             except Exception as error:
                 raise refused(error, self.name) from error

@@ -152,7 +152,7 @@ def _sink_time(rows: Rows, event_time: str | None) -> tuple[Span | None, frozens
         if isinstance(found, Spread):
             found = found.start
         if isinstance(found, Moment):
-            return found.span, found.span.anchors
+            return (found.span if found.span.known else None), found.span.anchors
         return None, rows.origins.get(attribute.id, frozenset())
     return None, frozenset()
 

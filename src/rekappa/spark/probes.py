@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
 @contextmanager
 def probed(
-    spark: SparkSession, job: Job, schemas: Mapping[str, str]
+    spark: SparkSession, job: Job, schemas: Mapping[str, str] | Mapping[str, StructType]
 ) -> Iterator[tuple[Mapping[str, DataFrame], Mapping[str, str]]]:
     """The job's results, and which source stands behind each stream that Spark's plan names.
 
-    `schemas` are the record schemas of its sources as DDL.
+    `schemas` are the record schemas of its sources.
     """
     with tempfile.TemporaryDirectory(prefix="rekappa-probe-") as folder:
         probes, names = {}, {}
@@ -43,7 +43,9 @@ def probed(
         yield results, names
 
 
-def output_schemas(spark: SparkSession, job: Job, schemas: Mapping[str, str]) -> dict[str, StructType]:
+def output_schemas(
+    spark: SparkSession, job: Job, schemas: Mapping[str, str] | Mapping[str, StructType]
+) -> dict[str, StructType]:
     """The columns of each output of a job."""
     with probed(spark, job, schemas) as (results, _):
         return {name: rows.schema for name, rows in results.items()}

@@ -17,6 +17,7 @@ from rekappa.iceberg.replace import Edit, drop_branch, refuse_changes, replace_r
 from rekappa.iceberg.selection import Selection
 from rekappa.publish.plan import Effect, PublishState, SinkPlan
 from rekappa.publish.publishers.contract import Begin, Part
+from rekappa.spark.names import quoted
 from rekappa.validate.diff import diff, require_same_columns
 from rekappa.validate.result import Rules
 
@@ -64,7 +65,7 @@ class TablePublisher:
         with diff(self.chosen.of(held), part.rows, Rules(key=self.key, unique=self.unique)) as found:
             counts = {row["kind"]: row["count"] for row in found.rows.groupBy("kind").count().collect()}
         if self.nowhere_else:
-            require_keys_inside(held, part.rows, self.chosen, self.key, self.target)
+            require_keys_inside(held, part.keys, self.chosen, self.key, self.target)
         effect = Effect(
             added=counts.get("extra", 0),
             changed=counts.get("different", 0),
@@ -139,7 +140,7 @@ def require_inside(rows: DataFrame, chosen: Selection, sink: str) -> None:
 
 
 def require_keys_inside(
-    production: DataFrame, rows: DataFrame, chosen: Selection, key: tuple[str, ...], target: str
+    production: DataFrame, keys: DataFrame, chosen: Selection, key: tuple[str, ...], target: str
 ) -> None:
     """Refuse staged keys that production holds outside the window: both rows would be there afterwards.
 
@@ -147,8 +148,7 @@ def require_keys_inside(
     """
     from pyspark.sql import functions as F
 
-    keys = rows.select(*(f"`{name}`" for name in key))
-    columns = [F.col(f"`{name}`") for name in key]
+    columns = [F.col(quoted(name)) for name in key]
     bounds = keys.agg(F.struct(*map(F.min, columns)), F.struct(*map(F.max, columns))).first()
     near = production
     for at, column in enumerate(columns):
