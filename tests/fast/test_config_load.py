@@ -447,3 +447,19 @@ def test_a_secret_is_refused_on_the_command_line(write: Write) -> None:
     assert variable in (error.hint or "")
     taken = load(write(), environ={variable: SECRET}).config.clusters["main"].options["sasl.password"]
     assert taken.get_secret_value() == SECRET  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("told", "mode", "origin"),
+    [
+        ("key: [id]", "upsert", "default"),
+        ("", "append", "default"),
+        ("key: []", "append", "default"),
+        ("mode: append, key: [id]", "append", "rekappa.yaml:10"),
+    ],
+)
+def test_a_key_means_upsert_unless_told_otherwise(write: Write, told: str, mode: str, origin: str) -> None:
+    folder = write(BASE.replace("key: [id], mode: upsert", told or "job: totals"))
+    found, where = value(load(folder, environ={}), "sinks.totals.mode")
+    assert (found, where.endswith(origin)) == (mode, True)
+    assert load(folder, environ={}).config.sinks["totals"].upserts == (mode == "upsert")

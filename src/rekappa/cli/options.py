@@ -16,7 +16,7 @@ def app_argument(command: Command) -> Command:
 
 
 def run_argument(command: Command) -> Command:
-    """`RUN`, passed as `run`: a run's id."""
+    """`RUN`, passed as `run`: a run's id, the beginning of one, or `last` for the newest backfill."""
     return click.argument("run")(command)
 
 

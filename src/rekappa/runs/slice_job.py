@@ -19,6 +19,7 @@ from rekappa.runs.work import Ended, Progress, Work, report
 from rekappa.sinks.contract import BatchId, Sink
 from rekappa.sources.decode import metadata_type, payload_type
 from rekappa.sources.open import named_source, open_batch, past_candidate
+from rekappa.spark.probes import output_schemas
 from rekappa.staging.tables import staging_sink
 from rekappa.store.record import State, Wish
 from rekappa.timeline import format_instant
@@ -59,6 +60,10 @@ def run_slices_job(work: Work, job: JobPlan) -> bool:
         }
         if not outcome.finished:
             raise Ended(State.CANCELLED if work.claim.wish() is Wish.CANCEL else State.STOPPED)
+        if not work.spark.catalog.tableExists(sink.table):
+            # There was nothing to read. That is a result too: an empty one.
+            schemas = {name: source.schema for name, source in sources.items()}
+            sink.prepare(work.spark, output_schemas(work.spark, work.app.jobs[job.job], schemas)[query.output])
         doubts = [moment for moment in (outcome.not_final_from, _cut_sessions(work, job, query)) if moment is not None]
         work.jobs[job.name]["queries"][query.name]["not_final_from"] = format_instant(min(doubts)) if doubts else None
     return fresh

@@ -8,6 +8,7 @@ The numbers of one run's query only grow.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING
 from rekappa.errors import SinkError
 from rekappa.rate import Cap, Pace, pace_of
 from rekappa.record import INGESTION, METADATA
+from rekappa.sinks.changes import Changes, Step
 from rekappa.spark.times import within
 
 if TYPE_CHECKING:
@@ -54,7 +56,8 @@ class Sink(ABC):
 
     `key` is what upserts go by (empty for a sink that appends), `event_time` the column that says which window
     a row belongs to (a row's ingestion time where the sink names none), `version` the column that says which of two
-    rows of one key is newer (the one written later where the sink names none), `caps` the limits on rows per second.
+    rows of one key is newer (the one written later where the sink names none), `deletes` the column that marks rows
+    which remove their key and is not stored itself, `caps` the limits on rows per second.
     """
 
     name: str
@@ -62,11 +65,27 @@ class Sink(ABC):
     key: tuple[str, ...] = ()
     event_time: str | None = None
     version: str | None = None
+    deletes: str | None = None
     caps: tuple[Cap, ...] = ()
 
     @abstractmethod
     def prepare(self, spark: SparkSession, schema: StructType) -> None:
-        """Called once before a run writes: create what is missing, refuse what does not fit. May be repeated."""
+        """Called once before a run writes: create what is missing, refuse what does not fit. May be repeated.
+
+        It alters no table that is there: `changes` says what that would take, `evolve` does it.
+        """
+
+    def changes(self, spark: SparkSession, schema: StructType) -> Changes:
+        """What its table would need to take rows of this schema. Touches nothing.
+
+        Nothing for a sink that keeps no schema, and where there is no table yet: `prepare` makes it.
+        """
+        return Changes(self.name)
+
+    def evolve(self, spark: SparkSession, steps: Sequence[Step]) -> None:
+        """Alter the table by these steps of `changes`. One that was done meanwhile is not done again."""
+        if steps:
+            raise SinkError(f"Cannot alter sink {self.name!r}: it has no table")
 
     def expect(self, schema: StructType) -> None:  # noqa: B027
         """Tell a sink that stores no schema (Kafka) what columns to read. Touches nothing; `prepare` implies it."""
@@ -78,6 +97,13 @@ class Sink(ABC):
     @abstractmethod
     def read(self, spark: SparkSession, window: Window | None = None) -> DataFrame | None:
         """What the sink holds, of the window if one is given; None where Spark can't read it back."""
+
+    def rows_of(self, spark: SparkSession, keys: DataFrame) -> DataFrame | None:
+        """What the sink holds of these keys; None where Spark can't read it back."""
+        held = self.read(spark)
+        if held is None:
+            return None
+        return held.join(keys, list(self.key), "left_semi").select(*(f"`{name}`" for name in held.columns))
 
     def pace(self, spark: SparkSession) -> Pace | None:
         """The caps as tasks need them. A sink applies them as the last step before rows leave Spark."""

@@ -7,16 +7,17 @@ pickled function, so no secret appears in a plan, a log line or a process list.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal
 
 from rekappa.errors import SinkError
 from rekappa.rate import Pace
+from rekappa.sinks.changes import Changes, Step, require_fit
 from rekappa.sinks.contract import BatchId, Rerun, Sink, in_window
-from rekappa.sinks.fit import require_columns
-from rekappa.sinks.keys import newest_per_key, refused
+from rekappa.sinks.fit import require_columns, stored_columns
+from rekappa.sinks.keys import newest_per_key, refused, removing, staying
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -28,11 +29,19 @@ Action = Literal["upsert", "advance", "delete"]
 
 
 class Service(ABC):
-    """A server that holds rows by key. `prepare` and `schema` run in the driver, the rest in tasks."""
+    """A server that holds rows by key. What asks for or alters its columns runs in the driver, the rest in tasks."""
 
     @abstractmethod
     def prepare(self, schema: StructType) -> None:
-        """Create what is missing; refuse a table that the rows, or the key, do not fit."""
+        """Create what is missing; refuse a table that the key does not fit."""
+
+    @abstractmethod
+    def changes(self, schema: StructType) -> Changes:
+        """See `Sink.changes`."""
+
+    @abstractmethod
+    def evolve(self, steps: Sequence[Step]) -> None:
+        """See `Sink.evolve`."""
 
     @abstractmethod
     def schema(self) -> StructType:
@@ -138,29 +147,50 @@ class ServiceSink(Sink):
         key: tuple[str, ...],
         event_time: str | None = None,
         version: str | None = None,
+        deletes: str | None = None,
     ) -> None:
         self.name = name
         self.service = service
         self.key = key
         self.event_time = event_time
         self.version = version
+        self.deletes = deletes
 
     def prepare(self, spark: SparkSession, schema: StructType) -> None:
         require_columns(schema, self.key, "key", self.name)
         require_columns(schema, (self.event_time,) if self.event_time else (), "event_time", self.name)
         require_columns(schema, (self.version,) if self.version else (), "version", self.name)
-        self.service.prepare(schema)
+        self.service.prepare(stored_columns(schema, self.deletes, self.name))
+        require_fit(self.changes(spark, schema))
+
+    def changes(self, spark: SparkSession, schema: StructType) -> Changes:
+        return self.service.changes(stored_columns(schema, self.deletes, self.name))
+
+    def evolve(self, spark: SparkSession, steps: Sequence[Step]) -> None:
+        self.service.evolve(steps)
 
     def write(self, rows: DataFrame, batch: BatchId) -> None:
         """Upserts are their own protection: the same rows again leave the same content."""
         newest = newest_per_key(rows, self.key, self.event_time, self.version)
+        pace = self.pace(rows.sparkSession)
         try:
-            send(newest, self.service, "advance" if self.version else "upsert", self.pace(rows.sparkSession))
+            send(staying(newest, self.deletes), self.service, "advance" if self.version else "upsert", pace)
+            if self.deletes:
+                keys = removing(newest, self.deletes).select(*(f"`{name}`" for name in self.key))
+                send(keys, self.service, "delete", pace)
         except Exception as error:
             raise refused(error, self.name) from error
 
     def read(self, spark: SparkSession, window: Window | None = None) -> DataFrame:
         return self.of_window(fetch(spark, self.service, window), window)
+
+    def rows_of(self, spark: SparkSession, keys: DataFrame) -> DataFrame:
+        """Asks for the keys in batches: a large table is not read for a few of them."""
+        from pyspark.sql import functions as F
+
+        types = {field.name: field.dataType for field in self.service.schema()}
+        typed = [F.col(f"`{name}`").cast(types[name]).alias(name) for name in self.key]
+        return look_up(spark, self.service, self.as_stored(keys).select(*typed), self.pace(spark))
 
     def of_window(self, rows: DataFrame, window: Window | None) -> DataFrame:
         """Those of the rows that lie in the window: a service may answer more."""

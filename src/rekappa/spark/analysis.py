@@ -1,18 +1,14 @@
 """Looking at a job's query without running it: the job is called on empty streams, and Spark's plan is read.
 
-    shapes = analyse(spark, job, {"events": "id BIGINT, event_ts TIMESTAMP, …"}, {"counts": "minute"})
-    shapes["counts"].operators
-
-The probes are streaming file sources on empty folders: cheap, streaming, and each known by its folder.
+shapes = analyse(spark, job, {"events": "id BIGINT, event_ts TIMESTAMP, …"}, {"counts": "minute"})
+shapes["counts"].operators
 """
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import timedelta
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rekappa.app import Job
@@ -29,6 +25,7 @@ from rekappa.spark.plans.streaming import refuse_unrunnable
 from rekappa.spark.plans.times import Moment, Nested, Spread
 from rekappa.spark.plans.tree import Node, parse
 from rekappa.spark.plans.walk import CUSTOM, Rows, Walk, is_stream
+from rekappa.spark.probes import probed
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -49,19 +46,7 @@ def analyse(
     declares (None: it declares none), `output_modes` how each output is written, "append" unless told otherwise.
     Refuses with `AppError` what Spark would refuse to run as a stream.
     """
-    with tempfile.TemporaryDirectory(prefix="rekappa-probe-") as folder, watching() as clock:
-        probes, paths = {}, {}
-        for name in job.sources:
-            path = Path(folder, name)
-            path.mkdir()
-            probes[name] = spark.readStream.schema(schemas[name]).format("parquet").load(str(path))
-            paths[f"FileSource[{path}]"] = name
-        try:
-            results = job.results(probes)
-        except Exception as error:
-            if type(error).__module__.startswith("pyspark"):
-                raise AppError(f"Cannot analyse job {job.name!r}: {str(error).splitlines()[0]}") from error
-            raise
+    with watching() as clock, probed(spark, job, schemas) as (results, paths):
         shapes = {}
         for name, event_time in outputs.items():
             mode = (output_modes or {}).get(name, "append")
@@ -167,7 +152,7 @@ def _sink_time(rows: Rows, event_time: str | None) -> tuple[Span | None, frozens
         if isinstance(found, Spread):
             found = found.start
         if isinstance(found, Moment):
-            return found.span, found.span.anchors
+            return (found.span if found.span.known else None), found.span.anchors
         return None, rows.origins.get(attribute.id, frozenset())
     return None, frozenset()
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Collection
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from rekappa.config.load import Loaded, load
+from rekappa.config.load import Loaded, load, require_production
 from rekappa.errors import RunError, SinkError
 from rekappa.home import Home
 from rekappa.iceberg.selection import InWindow
 from rekappa.record import METADATA, REGION
 from rekappa.sinks.contract import in_window, window_column
+from rekappa.sinks.keys import staying
 from rekappa.sinks.registry import open_sink
 from rekappa.staging.tables import staging_table
 from rekappa.staging.versions import BATCH, last_versions
@@ -36,31 +38,49 @@ class StagedSink:
 
     def rows(self, spark: SparkSession) -> DataFrame:
         """What production would hold of the window, had it run this: the last version of a key, where it upserts."""
-        staged = spark.table(self.table)
-        if BATCH not in staged.columns:
-            return staged
-        last = last_versions(staged, self.sink.key, self.sink.event_time, self.sink.version)
+        return staying(self._last(spark), self.sink.deletes)
+
+    def keys(self, spark: SparkSession) -> DataFrame:
+        """The keys that the run wrote last in the window, those that it removed among them."""
+        return self._last(spark).select(*(f"`{name}`" for name in self.sink.key)).distinct()
+
+    def _last(self, spark: SparkSession) -> DataFrame:
+        rows = spark.table(self.table)
+        if BATCH in rows.columns:
+            rows = last_versions(rows, self.sink.key, self.sink.event_time, self.sink.version)
         # A key whose last version lies outside the window has no row in it, whatever it was before.
-        return in_window(last, self.sink.event_time, self.window, self.name) if self.sink.event_time else last
+        timed = self.sink.event_time is not None or METADATA in rows.columns
+        return in_window(rows, self.sink.event_time, self.window, self.name) if timed else rows
 
 
 @dataclass(frozen=True, slots=True)
 class Staged:
+    """A run's staging. `sinks` are those that are worked on, `names` all that the run has."""
+
     run: Run
     window: Window
     loaded: Loaded
     home: Home
     sinks: tuple[StagedSink, ...]
+    names: tuple[str, ...]
+
+    def only(self, wanted: Collection[str]) -> Staged:
+        """The same for these sinks alone, for all of them if none is named; refuses a name that the run has not."""
+        unknown = [name for name in wanted if name not in self.names]
+        if unknown:
+            raise RunError(
+                f"Cannot find sink {unknown[0]!r} in run {self.run.id}", hint=f"It has: {', '.join(self.names)}."
+            )
+        return replace(self, sinks=tuple(one for one in self.sinks if not wanted or one.name in wanted))
+
+    def narrowed(self, window: Window) -> Staged:
+        """The same run, but only what it staged for this part of its window."""
+        return replace(self, window=window, sinks=tuple(replace(one, window=window) for one in self.sinks))
 
 
 def keyed_only(spark: SparkSession, one: StagedSink) -> bool:
     """Whether the sink has keys but nothing that says which window a row belongs to."""
     return bool(one.sink.key) and one.sink.event_time is None and METADATA not in one.rows(spark).columns
-
-
-def of_keys(rows: DataFrame, staged: DataFrame, key: tuple[str, ...]) -> DataFrame:
-    """The rows whose key is among the staged ones."""
-    return rows.join(staged.select(*key).distinct(), list(key), "left_semi").select(*rows.columns)
 
 
 def span_of(spark: SparkSession, staged: Staged, one: StagedSink) -> InWindow:
@@ -113,9 +133,17 @@ def window_of(run: Run) -> Window:
         raise RunError(f"Cannot use run {run.id}: its record has no window") from None
 
 
+def window_at_stake(run: Run) -> Window:
+    """What of the run publishing is about: what production holds of it; before that, what its verdict was given for."""
+    published, judged = run.publication or {}, run.validation or {}
+    told = (published if published.get("state") != "undone" else {}).get("window") or judged.get("window")
+    return Window.parse(told["start"], told["end"]) if told else window_of(run)
+
+
 def open_staged(spark: SparkSession, home: Home, run: Run, loaded: Loaded | None = None) -> Staged:
     """What the run left in staging. Refuses when any of its staging tables is gone."""
     loaded = loaded or load_run(home, run)
+    require_production(loaded, f"use run {run.id}")
     config = loaded.config
     named = run.spec.get("sinks") or list(config.sinks)
     window = window_of(run)
@@ -131,4 +159,4 @@ def open_staged(spark: SparkSession, home: Home, run: Run, loaded: Loaded | None
             f"Cannot find the staging of run {run.id}: {', '.join(absent)} does not exist",
             hint="Staging is removed by `rekappa clean`; backfill the window again.",
         )
-    return Staged(run, window, loaded, home, tuple(found))
+    return Staged(run, window, loaded, home, tuple(found), tuple(named))

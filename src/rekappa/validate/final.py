@@ -6,12 +6,12 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from rekappa.errors import PlanError
+from rekappa.errors import PlanError, ValidationError
 from rekappa.plan.plan import JobPlan
 from rekappa.plan.shape import Tolerance
 from rekappa.plan.store import PlanFile
+from rekappa.planning.production import production_runs
 from rekappa.runs.work import PLAN
-from rekappa.store.record import Kind
 from rekappa.store.runs import RunStore
 from rekappa.timeline import Window, parse_instant
 
@@ -38,6 +38,24 @@ def open_from(staged: Staged, sink: str) -> datetime | None:
     return max(min(early), plan.window.start) if early else None
 
 
+def final_window(staged: Staged) -> Window:
+    """The part of the window in which every sink's rows are final; refuses where there is none, or nobody can tell."""
+    timeless = [one.name for one in staged.sinks if one.sink.key and one.sink.event_time is None]
+    if timeless:
+        raise ValidationError(
+            f"Cannot tell the final rows of sink {', '.join(timeless)}: it names no event time",
+            hint=f"Name the column that says when a row happened:  sinks.{timeless[0]}.event_time",
+        )
+    moments = [moment for one in staged.sinks if (moment := open_from(staged, one.name)) is not None]
+    until = min([staged.window.end, *moments])
+    if until <= staged.window.start:
+        raise ValidationError(
+            f"Cannot validate the final part of {staged.window}: nothing in it was final when the backfill ended",
+            hint="Backfill again when the archive has more, or with a longer --drain.",
+        )
+    return Window(staged.window.start, until)
+
+
 def _not_yet_written(staged: Staged, sink: str, jobs: Iterable[JobPlan]) -> list[datetime]:
     """From when on production itself may still hold rows in its state: its watermark has not passed them."""
     spec = staged.loaded.config.sinks[sink]
@@ -45,7 +63,7 @@ def _not_yet_written(staged: Staged, sink: str, jobs: Iterable[JobPlan]) -> list
     if spec.output_mode != "append" or not waiting:
         return []
     store = RunStore.open(staged.home)
-    for run in store.runs(staged.run.app, Kind.LIVE):
+    for run in production_runs(store, staged.loaded, sink):
         marks = [batch.watermark for batch in store.batches(run.id, sink) if batch.watermark is not None]
         if marks:
             return [one.written_until(max(marks)) for one in waiting]

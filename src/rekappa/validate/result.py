@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
 from rekappa.errors import ValidationError
+from rekappa.timeline import Window
 from rekappa.validate.expect import CodeChange, Expectation
 
 VERSION = 2
@@ -160,7 +161,7 @@ def judge(found: Comparison, expected: Expectation | None, late: Late) -> tuple[
     if rows := found.unexplained:
         wrong.append(f"{rows} rows differ and nothing shows why")
     if rows := found.caused_by(Cause.NOT_FINAL):
-        wrong.append(f"{rows} rows were not final when the backfill ended")
+        wrong.append(f"{rows} rows were not final when the backfill ended: --final-only leaves them out")
     if rows := found.caused_by(Cause.LATE_IN_BACKFILL):
         wrong.append(f"{rows} rows lack events that the backfill itself dropped as late")
     if (rows := found.late) and late is Late.DROP:
@@ -182,7 +183,8 @@ def judge(found: Comparison, expected: Expectation | None, late: Late) -> tuple[
 class SinkVerdict:
     """One sink of the run: compared, or why it could not be. `why` says what keeps it from passing.
 
-    `staging` is the snapshot of the staging table that was looked at: the verdict holds for no other.
+    `staging` is the snapshot of the staging table that was looked at: the verdict holds for no other. `snapshot` is
+    production's, where it has such, and `open_from` the event time from which on rows were not final.
     """
 
     sink: str
@@ -193,6 +195,8 @@ class SinkVerdict:
     expected: str | None = None
     late: Late = Late.KEEP
     staging: int | None = None
+    snapshot: int | None = None
+    open_from: datetime | None = None
 
     @property
     def passed(self) -> bool:
@@ -212,10 +216,7 @@ class Verdict:
 
     @property
     def outcome(self) -> Outcome:
-        found = {one.outcome for one in self.sinks}
-        if not found or Outcome.FAILED in found:
-            return Outcome.FAILED
-        return Outcome.NEEDS_YES if Outcome.NEEDS_YES in found else Outcome.PASSED
+        return _worst(one.outcome for one in self.sinks)
 
     @property
     def passed(self) -> bool:
@@ -226,7 +227,7 @@ class Verdict:
             "version": VERSION,
             "run": self.run,
             "app": self.app,
-            "window": {"start": self.start.isoformat(), "end": self.end.isoformat()},
+            "window": Window(self.start, self.end).as_json(),
             "at": self.at.isoformat(),
             "outcome": str(self.outcome),
             "passed": self.passed,
@@ -240,6 +241,8 @@ class Verdict:
                     "expected": one.expected,
                     "late": str(one.late),
                     "staging": one.staging,
+                    "snapshot": one.snapshot,
+                    "open_from": one.open_from.isoformat() if one.open_from else None,
                     "comparison": one.comparison.as_json() if one.comparison else None,
                 }
                 for one in self.sinks
@@ -247,7 +250,19 @@ class Verdict:
         }
 
 
-def outcome_of(validation: Mapping[str, Any] | None) -> Outcome | None:
-    """The outcome that a run's record holds; None if it was never validated, or by a rekappa that knew no outcomes."""
-    told = (validation or {}).get("outcome")
-    return Outcome(told) if told in set(Outcome) else None
+def _worst(outcomes: Iterable[Outcome]) -> Outcome:
+    found = set(outcomes)
+    if not found or Outcome.FAILED in found:
+        return Outcome.FAILED
+    return Outcome.NEEDS_YES if Outcome.NEEDS_YES in found else Outcome.PASSED
+
+
+def outcome_of(validation: Mapping[str, Any] | None, sinks: Collection[str] = ()) -> Outcome | None:
+    """The outcome that a run's record holds, of these sinks alone if any are named.
+
+    None if they were never validated, or by a rekappa that knew no outcomes.
+    """
+    told = validation or {}
+    by_sink = {one["sink"]: one.get("outcome") for one in told.get("sinks", ())}
+    known = [str(by_sink.get(sink)) for sink in sinks] if sinks else [str(told.get("outcome"))]
+    return _worst(Outcome(one) for one in known) if set(known) <= set(Outcome) else None
