@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from urllib.parse import quote
 
@@ -174,6 +174,33 @@ def test_a_missing_driver_is_named_with_what_installs_it(tmp_path: Path) -> None
     assert done.returncode == 2
     assert "Cannot open run store postgresql://db/team: the package psycopg is not installed" in done.stderr
     assert "pip install 'rekappa[postgres]'" in done.stderr
+
+
+def test_the_clock_is_the_databases_own(postgres_store: str) -> None:
+    """A server whose clock is hours behind this machine's: a lease ends by that clock, not by ours."""
+    schema = Address.parse(postgres_store).schema
+    engine = dialect_of(Address.parse(postgres_store)).engine
+    RunStore(Address.parse(postgres_store)).create(Run("r", "rmi", Kind.LIVE, "f"))
+    with engine.begin() as db:
+        behind = "SELECT pg_catalog.clock_timestamp() - interval '5 hours'"
+        named = f'"{schema}".clock_timestamp()'
+        db.execute(text(f"CREATE FUNCTION {named} RETURNS timestamptz LANGUAGE sql VOLATILE AS $$ {behind} $$"))
+    path = quote(f'-csearch_path="{schema}",pg_catalog'.replace(" ", "\\ "))
+    store = RunStore(Address.parse(f"{postgres_store}&options={path}"))
+    with store.claim(["a"], "work") as claim:
+        claim.begin("r")
+        lease = store.lease("a")
+        assert lease is not None
+        assert lease.expires is not None
+        assert lease.expires < datetime.now(UTC) - timedelta(hours=4)
+        assert store.run("r").state is State.RUNNING
+        with pytest.raises(RunError, match="Cannot do it too"):
+            store.claim(["a"], "do it too")
+        claim.end(State.FINISHED)
+    ended = store.run("r").ended
+    assert ended is not None
+    assert ended < datetime.now(UTC) - timedelta(hours=4)
+    dialect_of(Address.parse(f"{postgres_store}&options={path}")).engine.dispose()
 
 
 def test_connections_that_the_server_closed_are_opened_anew(postgres_store: str) -> None:
