@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -15,11 +16,13 @@ import pytest
 from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
+from servers.postgres import PostgresServer
+from servers.proxy import Proxy
 from sqlalchemy import inspect, text
 from sqlalchemy.engine import URL
 
 from rekappa.cli.main import main
-from rekappa.errors import ConfigError, RunError
+from rekappa.errors import ConfigError, RunError, StoreError
 from rekappa.home import Home
 from rekappa.store.address import Address
 from rekappa.store.claim import Claim
@@ -214,6 +217,28 @@ def test_connections_that_the_server_closed_are_opened_anew(postgres_store: str)
             db.execute(text(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {others}"))
         claim.update(progress={"rows": 1})
     assert store.run("r").progress == {"rows": 1}
+
+
+def test_a_server_that_is_away_for_a_while_is_waited_for_but_not_one_that_never_answered(
+    postgres_store: str, postgres_server: PostgresServer
+) -> None:
+    proxy = Proxy(postgres_server.port)
+    address = Address.parse(postgres_store.replace(f":{postgres_server.port}/", f":{proxy.port}/"))
+    with pytest.raises(StoreError, match=f"Cannot use run store postgresql://rekappa:.*{proxy.port}"):
+        RunStore(address)
+    proxy.open()
+    store = RunStore(address)
+    store.create(Run("r", "rmi", Kind.LIVE, "f"))
+    with store.claim(["a"], "work") as claim:
+        claim.begin("r")
+        proxy.shut()
+        back = threading.Timer(1, proxy.open)
+        back.start()
+        claim.update(progress={"rows": 1})
+        back.join()
+    assert store.run("r").progress == {"rows": 1}
+    dialect_of(address).engine.dispose()
+    proxy.shut()
 
 
 INSIDE = """
