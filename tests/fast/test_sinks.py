@@ -32,6 +32,10 @@ def test_a_key_that_the_job_does_not_make_is_refused() -> None:
         require_columns(schema(id="integer", window=schema(start="timestamp")), ("uid", "window.start"), "key", "plays")
 
 
+def test_a_dot_may_be_part_of_a_column_s_name() -> None:
+    require_columns(schema(**{"ti me.x": "integer"}), ("ti me.x",), "key", "plays")
+
+
 def test_the_window_goes_by_event_time_or_by_ingestion() -> None:
     kept = schema(id="integer", __metadata__=schema(kafka_ingestion_ts="timestamp"))
     assert window_column(kept, "at", "plays") == "at"

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import pytest
 from pyspark.sql import functions as F
-from sink_rows import KEYED, KILLED_ROWS, content, rows
+from sink_rows import KEYED, KILLED_ROWS, ODD, content, rows
 from sinks_until_killed import BATCH
 
 from rekappa.errors import SinkError
@@ -150,3 +150,16 @@ class KeyedContract(EvolvingContract, SinkContract):
             )
         with pytest.raises(SinkError, match="deletes names gone, which is int"):
             sink.prepare(spark, marked.withColumn("gone", F.lit(1)).schema)
+
+    def test_a_name_is_a_name(self, spark: SparkSession, sink_config: AppConfig, home: Home) -> None:
+        sink = open_sink(f"{self.kind}_odd", sink_config, home)
+        batch = rows(spark, 0, 20).withColumnsRenamed(ODD)
+        sink.prepare(spark, batch.schema)
+        sink.write(batch, BatchId("run-1", "query", 0))
+        newer = batch.withColumn("happened", F.expr("happened + INTERVAL 1 HOUR")).withColumn("note", F.lit("new"))
+        sink.write(newer.union(batch), BatchId("run-1", "query", 1))
+        assert content(sink.read(spark)) == content(sink.as_stored(newer))
+        keys = spark.createDataFrame([(3,), (5,)], f"`{ODD['id'].replace('`', '``')}` BIGINT")
+        found = sink.rows_of(spark, keys)
+        assert found is not None
+        assert sorted(row["small"] for row in found.collect()) == [3, 5]

@@ -11,7 +11,9 @@ if TYPE_CHECKING:
 
 KINDS = ("append", "upsert", "parquet", "kafka", "postgres", "cassandra", "opensearch")
 KEYED = ("upsert", "postgres", "cassandra", "opensearch")
-PURPOSES = ("story", "killed", "keys", "deletes", "published", "killed_publish", "overtaken", "evolved")
+PURPOSES = ("story", "killed", "keys", "deletes", "odd", "published", "killed_publish", "overtaken", "evolved")
+ODD = {"id": "i`d `", "name": "größe 數`"}
+"""Names that mean something else where they are not quoted."""
 KILLED_ROWS = 2000
 KILLED_CAP = 50.0
 
@@ -55,11 +57,11 @@ def sinks_config(servers: dict[str, Any], *, hive: bool) -> AppConfig:
             **{name: value.format(purpose) if isinstance(value, str) else value for name, value in spec.items()},
             "event_time": "happened",
             "key": ["id"],
-            **({"deletes": "gone"} if purpose == "deletes" else {}),
+            **({"deletes": "gone"} if purpose == "deletes" else {"key": [ODD["id"]]} if purpose == "odd" else {}),
         }
         for kind, spec in specs.items()
         for purpose in PURPOSES
-        if purpose != "deletes" or kind in KEYED
+        if purpose not in ("deletes", "odd") or kind in KEYED
     }
     events = {
         "schema": "id BIGINT, happened TIMESTAMP",

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from rekappa.spark.names import quoted
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
@@ -22,7 +24,7 @@ def in_columns_of(rows: DataFrame, known: DataFrame) -> DataFrame:
     have = set(rows.columns)
     return rows.select(
         *(
-            F.col(f"`{field.name}`") if field.name in have else F.lit(None).cast(field.dataType).alias(field.name)
+            F.col(quoted(field.name)) if field.name in have else F.lit(None).cast(field.dataType).alias(field.name)
             for field in known.schema
         )
     )

@@ -26,6 +26,7 @@ from rekappa.iceberg.private import changed_files, listed
 from rekappa.iceberg.selection import Selection
 from rekappa.iceberg.tasks import read_tasks
 from rekappa.spark.hashing import digest
+from rekappa.spark.names import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -116,7 +117,7 @@ def _write_branch(
     else:
         table.manageSnapshots().createBranch(branch, prints.snapshot).commit()
     target = f"{name}.branch_{branch}"
-    columns = [f"`{column}`" for column in spark.table(name).columns]
+    columns = [quoted(column) for column in spark.table(name).columns]
     rows.select(*columns).writeTo(target).append()
     if prints.edge:
         with read_tasks(spark, table, prints.edge) as edge:

@@ -16,6 +16,7 @@ from rekappa.iceberg.footprint import Footprint, covered_files, footprint
 from rekappa.iceberg.past import rows_at
 from rekappa.iceberg.private import Filters
 from rekappa.iceberg.times import LOCAL, wall_clock, zone
+from rekappa.spark.names import quoted
 from rekappa.spark.times import within
 from rekappa.timeline import EPOCH, Window, micros
 
@@ -115,19 +116,19 @@ class OfKeys:
 
     @property
     def _keys(self) -> DataFrame:
-        return self.staged.select(*(f"`{name}`" for name in self.key))
+        return self.staged.select(*(quoted(name) for name in self.key))
 
     def of(self, rows: DataFrame) -> DataFrame:
-        return rows.join(self._keys, list(self.key), "left_semi").select(*(f"`{name}`" for name in rows.columns))
+        return rows.join(self._keys, list(self.key), "left_semi").select(*(quoted(name) for name in rows.columns))
 
     def others(self, rows: DataFrame) -> tuple[DataFrame, ...]:
-        return (rows.join(self._keys, list(self.key), "left_anti").select(*(f"`{name}`" for name in rows.columns)),)
+        return (rows.join(self._keys, list(self.key), "left_anti").select(*(quoted(name) for name in rows.columns)),)
 
     @cached_property
     def _bounds(self) -> dict[str, tuple[Any, Any]]:
         from pyspark.sql import functions as F
 
-        columns = [F.col(f"`{name}`") for name in self.key]
+        columns = [F.col(quoted(name)) for name in self.key]
         found = self._keys.agg(F.struct(*map(F.min, columns)), F.struct(*map(F.max, columns))).first()
         assert found is not None
         return {name: (found[0][at], found[1][at]) for at, name in enumerate(self.key)}
@@ -154,7 +155,7 @@ class OfKeys:
         held = rows_at(spark, name, snapshot).select(*self.key, "_file")
         for column, (low, high) in self._bounds.items():
             if low is not None:
-                held = held.where(F.col(f"`{column}`").between(low, high))
+                held = held.where(F.col(quoted(column)).between(low, high))
         found = held.join(self._keys, list(self.key), "left_semi").select("_file").distinct().collect()
         files = {row[0] for row in found}
         return footprint(spark, table, self.expression(spark, table), snapshot, whole=set(), touched=files.__contains__)

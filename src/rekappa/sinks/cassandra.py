@@ -16,6 +16,7 @@ from rekappa.errors import SinkError
 from rekappa.sinks.changes import Changes, Rules, Step, compare, never, widening
 from rekappa.sinks.clients import client
 from rekappa.sinks.service import Service, as_json, schema_of
+from rekappa.spark.names import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -207,9 +208,9 @@ class Cassandra(Service):
         changed = {}
         for one in rows.schema:
             if one.dataType.typeName() == "timestamp":
-                changed[one.name] = F.date_trunc("millisecond", F.col(f"`{one.name}`"))
+                changed[one.name] = F.date_trunc("millisecond", F.col(quoted(one.name)))
             elif one.dataType.typeName() == "decimal":
-                changed[one.name] = F.col(f"`{one.name}`").cast(_BACK["decimal"])
+                changed[one.name] = F.col(quoted(one.name)).cast(_BACK["decimal"])
         return rows.withColumns(changed) if changed else rows
 
 

@@ -17,6 +17,7 @@ from rekappa.errors import SinkError
 from rekappa.rate import Cap, Pace, pace_of
 from rekappa.record import INGESTION, METADATA
 from rekappa.sinks.changes import Changes, Step
+from rekappa.spark.names import quoted
 from rekappa.spark.times import within
 
 if TYPE_CHECKING:
@@ -103,7 +104,7 @@ class Sink(ABC):
         held = self.read(spark)
         if held is None:
             return None
-        return held.join(keys, list(self.key), "left_semi").select(*(f"`{name}`" for name in held.columns))
+        return held.join(keys, list(self.key), "left_semi").select(*(quoted(name) for name in held.columns))
 
     def pace(self, spark: SparkSession) -> Pace | None:
         """The caps as tasks need them. A sink applies them as the last step before rows leave Spark."""

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from rekappa.errors import SinkError
+from rekappa.spark.names import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -19,7 +20,7 @@ def columns_of(schema: StructType) -> dict[str, str]:
 def require_columns(rows: StructType, named: tuple[str, ...], setting: str, sink: str) -> None:
     """Refuse a sink whose key or event_time names a column that the job does not make."""
     present = {name.lower() for name in rows.names}
-    absent = [name for name in named if name.split(".")[0].lower() not in present]
+    absent = [name for name in named if not {name.lower(), name.split(".")[0].lower()} & present]
     if absent:
         raise SinkError(
             f"Cannot write sink {sink!r}: its {setting} names {', '.join(absent)}, which is not among the columns "
@@ -47,8 +48,3 @@ def stored_columns(rows: StructType, deletes: str | None, sink: str) -> StructTy
 def columns_ddl(columns: Mapping[str, str]) -> str:
     """The columns for CREATE TABLE, all nullable. Every name is quoted: some are words of SQL."""
     return ", ".join(f"{quoted(name)} {kind}" for name, kind in columns.items())
-
-
-def quoted(name: str) -> str:
-    """A column's name in Spark's SQL."""
-    return "`" + name.replace("`", "``") + "`"

@@ -18,6 +18,7 @@ from rekappa.sinks.changes import SPARK_TAKES, Changes, Rules, Step, compare, ne
 from rekappa.sinks.contract import BatchId, Rerun, Sink, in_window
 from rekappa.sinks.fit import columns_ddl, columns_of, require_columns
 from rekappa.sinks.parquet import Files
+from rekappa.spark.names import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -62,7 +63,7 @@ class HiveSink(Sink):
         require_columns(schema, (self.event_time,) if self.event_time else (), "event_time", self.name)
         if not spark.catalog.tableExists(self.table):
             spark.sql(f"CREATE DATABASE IF NOT EXISTS {self._database}")
-            partitions = ", ".join(f"`{column}`" for column in self.partition_by)
+            partitions = ", ".join(quoted(column) for column in self.partition_by)
             spark.sql(
                 f"CREATE TABLE IF NOT EXISTS {self.table} ({columns_ddl(columns_of(schema))}) USING parquet "
                 f"PARTITIONED BY ({partitions})"
@@ -92,7 +93,7 @@ class HiveSink(Sink):
         writing, ready = (f"{_WORK}/{writer}.{batch.number}.{state}" for state in ("writing", "ready"))
         if not files.exists(ready):
             columns = spark.table(self.table).columns
-            ordered = paced(rows.select(*(f"`{name}`" for name in columns)), self.pace(spark))
+            ordered = paced(rows.select(*(quoted(name) for name in columns)), self.pace(spark))
             ordered.write.mode("overwrite").partitionBy(*self.partition_by).parquet(f"{files.root}/{writing}")
             files.rename(writing, ready)
         self._move(spark, files, ready, f"{writer}.{batch.number}")
@@ -161,9 +162,9 @@ def partition_spec(folder: str) -> str:
     from urllib.parse import unquote
 
     parts = (part.split("=", 1) for part in folder.split("/"))
-    quoted = ((name, unquote(value).replace("\\", "\\\\").replace("'", "\\'")) for name, value in parts)
+    spelled = ((name, unquote(value).replace("\\", "\\\\").replace("'", "\\'")) for name, value in parts)
     return ", ".join(
-        f"`{name}` = {'NULL' if value == '__HIVE_DEFAULT_PARTITION__' else repr_sql(value)}" for name, value in quoted
+        f"`{name}` = {'NULL' if value == '__HIVE_DEFAULT_PARTITION__' else repr_sql(value)}" for name, value in spelled
     )
 
 

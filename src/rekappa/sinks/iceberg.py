@@ -17,8 +17,9 @@ from rekappa.iceberg.commits import BATCH, WRITER, last_batch, stamp
 from rekappa.rate import paced
 from rekappa.sinks.changes import SPARK_TAKES, Changes, Rules, Step, compare, require_fit, widening
 from rekappa.sinks.contract import BatchId, Rerun, Sink, in_window
-from rekappa.sinks.fit import columns_ddl, columns_of, quoted, require_columns, stored_columns
+from rekappa.sinks.fit import columns_ddl, columns_of, require_columns, stored_columns
 from rekappa.sinks.keys import newest_per_key, refused
+from rekappa.spark.names import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -161,10 +162,11 @@ class IcebergUpsert(IcebergSink):
         # MERGE reads its source twice (which files match, then the join); the batch must be computed once only.
         newest = paced(newest_per_key(rows, self.key, self.event_time, self.version), self.pace(spark)).persist()
         newest.createOrReplaceTempView(view)
-        same = " AND ".join(f"t.`{column}` = s.`{column}`" for column in self.key)
-        newer = f" AND (t.`{self.version}` IS NULL OR s.`{self.version}` >= t.`{self.version}`)" if self.version else ""
-        removal = f"WHEN MATCHED AND s.`{self.deletes}` THEN DELETE " if self.deletes else ""
-        present = f" AND s.`{self.deletes}` IS NOT TRUE" if self.deletes else ""
+        same = " AND ".join(f"t.{quoted(column)} = s.{quoted(column)}" for column in self.key)
+        version, gone = quoted(self.version or ""), quoted(self.deletes or "")
+        newer = f" AND (t.{version} IS NULL OR s.{version} >= t.{version})" if self.version else ""
+        removal = f"WHEN MATCHED AND s.{gone} THEN DELETE " if self.deletes else ""
+        present = f" AND s.{gone} IS NOT TRUE" if self.deletes else ""
         # SQL takes no write options: the stamp goes through the session, one MERGE at a time.
         stamps = {f"{_SESSION_STAMP}{WRITER}": batch.writer, f"{_SESSION_STAMP}{BATCH}": str(batch.number)}
         with self._stamping:

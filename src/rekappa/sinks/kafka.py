@@ -18,6 +18,7 @@ from rekappa.rate import paced
 from rekappa.sinks.contract import BatchId, Rerun, Sink, in_window
 from rekappa.sinks.fit import require_columns
 from rekappa.sinks.parquet import folder_name
+from rekappa.spark.names import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -87,13 +88,13 @@ class KafkaSink(Sink):
         from pyspark.sql import functions as F
 
         whole = F.to_json(
-            F.struct(*(F.col(f"`{name}`") for name in rows.columns)), {"ignoreNullFields": "false", **_TIMES}
+            F.struct(*(F.col(quoted(name)) for name in rows.columns)), {"ignoreNullFields": "false", **_TIMES}
         )
         key = F.lit(None).cast("string")
         if len(self.key) == 1:
             key = F.col(self.key[0]).cast("string")
         elif self.key:
-            key = F.to_json(F.struct(*(F.col(f"`{name}`") for name in self.key)), _TIMES)
+            key = F.to_json(F.struct(*(F.col(quoted(name)) for name in self.key)), _TIMES)
         return rows.select(key.cast("binary").alias("key"), whole.cast("binary").alias("value"))
 
     def _sent(self, spark: SparkSession, since: dict[str, int], batch: BatchId) -> DataFrame:

@@ -14,6 +14,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from rekappa.errors import SinkError
+from rekappa.spark.names import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -26,7 +27,8 @@ def with_keys(rows: DataFrame, key: tuple[str, ...]) -> DataFrame:
     from pyspark.sql import functions as F
 
     checked = {
-        column: F.coalesce(F.col(column), F.raise_error(F.lit(f"{MARK}key column {column} is null"))) for column in key
+        column: F.coalesce(F.col(quoted(column)), F.raise_error(F.lit(f"{MARK}key column {column} is null")))
+        for column in key
     }
     return rows.withColumns(checked)
 
@@ -38,10 +40,14 @@ def newest_per_key(
     from pyspark.sql import functions as F
 
     rank = F.struct(*newness(event_time, version), tie_break(rows))
-    grouped = with_keys(rows, key).groupBy(*key).agg(F.max_by(whole(rows), rank).alias("row"), F.count("*").alias("n"))
+    grouped = (
+        with_keys(rows, key)
+        .groupBy(*map(quoted, key))
+        .agg(F.max_by(whole(rows), rank).alias("row"), F.count("*").alias("n"))
+    )
     if event_time or version:
         return grouped.select("row.*")
-    said = F.concat_ws(", ", *(F.concat(F.lit(f"{column}="), F.col(column).cast("string")) for column in key))
+    said = F.concat_ws(", ", *(F.concat(F.lit(f"{column}="), F.col(quoted(column)).cast("string")) for column in key))
     twice = F.raise_error(F.concat(F.lit(f"{MARK}several rows have the key "), said))
     return grouped.select(F.when(F.col("n") == 1, F.col("row")).otherwise(twice).alias("row")).select("row.*")
 
@@ -50,21 +56,21 @@ def removing(rows: DataFrame, deletes: str | None) -> DataFrame:
     """The rows that remove their key."""
     from pyspark.sql import functions as F
 
-    return rows.where(F.col(f"`{deletes}`") if deletes else F.lit(False))
+    return rows.where(F.col(quoted(deletes)) if deletes else F.lit(False))
 
 
 def staying(rows: DataFrame, deletes: str | None) -> DataFrame:
     """The rows that a sink keeps, without the mark."""
     from pyspark.sql import functions as F
 
-    return rows.where(~F.coalesce(F.col(f"`{deletes}`"), F.lit(False))).drop(deletes) if deletes else rows
+    return rows.where(~F.coalesce(F.col(quoted(deletes)), F.lit(False))).drop(deletes) if deletes else rows
 
 
 def newness(event_time: str | None, version: str | None) -> list[Column]:
     """What rows of one key are ranked by; a null loses to every value."""
     from pyspark.sql import functions as F
 
-    ranked = [F.col(version)] if version else []
+    ranked = [F.col(quoted(version))] if version else []
     ranked += [F.col(event_time).cast("timestamp")] if event_time else []
     return [part for column in ranked for part in (column.isNotNull(), column)]
 
@@ -73,7 +79,7 @@ def whole(rows: DataFrame) -> Column:
     """A row as one value."""
     from pyspark.sql import functions as F
 
-    return F.struct(*(F.col(f"`{name}`") for name in rows.columns))
+    return F.struct(*(F.col(quoted(name)) for name in rows.columns))
 
 
 def tie_break(rows: DataFrame) -> Column:
@@ -81,7 +87,7 @@ def tie_break(rows: DataFrame) -> Column:
     from pyspark.sql import functions as F
     from pyspark.sql.types import MapType
 
-    hashable = [F.col(f"`{field.name}`") for field in rows.schema if not isinstance(field.dataType, MapType)]
+    hashable = [F.col(quoted(field.name)) for field in rows.schema if not isinstance(field.dataType, MapType)]
     return F.xxhash64(*hashable)
 
 

@@ -18,6 +18,7 @@ from rekappa.sinks.changes import Changes, Step, require_fit
 from rekappa.sinks.contract import BatchId, Rerun, Sink, in_window
 from rekappa.sinks.fit import require_columns, stored_columns
 from rekappa.sinks.keys import newest_per_key, refused, removing, staying
+from rekappa.spark.names import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -176,7 +177,7 @@ class ServiceSink(Sink):
         try:
             send(staying(newest, self.deletes), self.service, "advance" if self.version else "upsert", pace)
             if self.deletes:
-                keys = removing(newest, self.deletes).select(*(f"`{name}`" for name in self.key))
+                keys = removing(newest, self.deletes).select(*(quoted(name) for name in self.key))
                 send(keys, self.service, "delete", pace)
         except Exception as error:
             raise refused(error, self.name) from error
@@ -189,7 +190,7 @@ class ServiceSink(Sink):
         from pyspark.sql import functions as F
 
         types = {field.name: field.dataType for field in self.service.schema()}
-        typed = [F.col(f"`{name}`").cast(types[name]).alias(name) for name in self.key]
+        typed = [F.col(quoted(name)).cast(types[name]).alias(name) for name in self.key]
         return look_up(spark, self.service, self.as_stored(keys).select(*typed), self.pace(spark))
 
     def of_window(self, rows: DataFrame, window: Window | None) -> DataFrame:

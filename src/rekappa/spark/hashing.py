@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from rekappa.spark.names import quoted
+
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
     from pyspark.sql.types import DataType
@@ -22,7 +24,7 @@ def row_hash(
 
     parts: list[Any] = []
     for name in columns:
-        kind, column = rows.schema[name].dataType, F.col(f"`{name}`")
+        kind, column = rows.schema[name].dataType, F.col(quoted(name))
         view = (views or {}).get(name)
         shown = column if view is None else view(column)
         parts.append(hashable(shown, kind) if view is None or isinstance(kind, ArrayType) else shown)

@@ -14,6 +14,7 @@ from rekappa.record import METADATA, REGION
 from rekappa.sinks.contract import in_window, window_column
 from rekappa.sinks.keys import staying
 from rekappa.sinks.registry import open_sink
+from rekappa.spark.names import quoted
 from rekappa.staging.tables import staging_table
 from rekappa.staging.versions import BATCH, last_versions
 from rekappa.store.kept import folder_of
@@ -42,7 +43,7 @@ class StagedSink:
 
     def keys(self, spark: SparkSession) -> DataFrame:
         """The keys that the run wrote last in the window, those that it removed among them."""
-        return self._last(spark).select(*(f"`{name}`" for name in self.sink.key)).distinct()
+        return self._last(spark).select(*(quoted(name) for name in self.sink.key)).distinct()
 
     def _last(self, spark: SparkSession) -> DataFrame:
         rows = spark.table(self.table)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from rekappa.errors import RunError
 from rekappa.sinks.iceberg import IcebergAppend
 from rekappa.sinks.keys import newest_per_key, newness, refused, tie_break, whole
+from rekappa.spark.names import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -59,7 +60,7 @@ def last_versions(
 
     plain = rows.drop(BATCH)
     rank = F.struct(*newness(None, version), F.col(BATCH), *newness(event_time, None), tie_break(plain))
-    grouped = rows.groupBy(*(F.col(f"`{name}`") for name in key)).agg(F.max_by(whole(plain), rank).alias("row"))
+    grouped = rows.groupBy(*(F.col(quoted(name)) for name in key)).agg(F.max_by(whole(plain), rank).alias("row"))
     return grouped.select("row.*")
 
 
@@ -69,11 +70,11 @@ def refuse_contested(rows: DataFrame, key: tuple[str, ...], sink: str, version: 
 
     plain = rows.drop(BATCH)
     ranked = [*key, version] if version else [*key]
-    numbered = plain.select(*(F.col(f"`{name}`") for name in ranked), tie_break(plain).alias(BATCH))
-    several = numbered.groupBy(*(F.col(f"`{name}`") for name in ranked)).agg(
+    numbered = plain.select(*(F.col(quoted(name)) for name in ranked), tie_break(plain).alias(BATCH))
+    several = numbered.groupBy(*(F.col(quoted(name)) for name in ranked)).agg(
         F.min(BATCH).alias("low"), F.max(BATCH).alias("high")
     )
-    found = several.where("low <> high").select(*(F.col(f"`{name}`") for name in ranked))
+    found = several.where("low <> high").select(*(F.col(quoted(name)) for name in ranked))
     some = found.take(SHOWN + 1)
     if not some:
         return

@@ -20,6 +20,7 @@ from rekappa.publish.publishers.contract import Begin, Part, require_base
 from rekappa.sinks.contract import BatchId, window_column
 from rekappa.sinks.hive import HiveSink
 from rekappa.spark.hashing import digest
+from rekappa.spark.names import quoted
 from rekappa.spark.times import within
 
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ class HivePublisher:
 
     def _effect(self, rows: DataFrame) -> Effect:
         current = self.sink.read(self.part.spark, self.part.window)
-        wanted = rows.select(*(f"`{name}`" for name in current.columns))
+        wanted = rows.select(*(quoted(name) for name in current.columns))
         added, removed = wanted.exceptAll(current).count(), current.exceptAll(wanted).count()
         touched = self._touched(rows).collect()
         names = sorted("/".join(f"{name}={row[name]}" for name in self.sink.partition_by) for row in touched)
@@ -109,7 +110,7 @@ class HivePublisher:
     def _touched(self, rows: DataFrame) -> DataFrame:
         """The partitions that hold rows of the window, now or afterwards."""
         current = self.sink.read(self.part.spark, self.part.window)
-        columns = [f"`{name}`" for name in self.sink.partition_by]
+        columns = [quoted(name) for name in self.sink.partition_by]
         return rows.select(*columns).union(current.select(*columns)).distinct()
 
     def _inside(self, rows: DataFrame) -> Column:

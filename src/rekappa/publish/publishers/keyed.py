@@ -21,6 +21,7 @@ from rekappa.publish.publishers.contract import Begin, Part, require_base
 from rekappa.sinks.contract import BatchId
 from rekappa.sinks.service import ServiceSink, fetch, send
 from rekappa.spark.hashing import digest
+from rekappa.spark.names import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -75,7 +76,7 @@ class KeyedPublisher:
         columns = []
         # A column that the table gained since is none of ours.
         for field in (one for one in self.sink.service.schema() if one.name in stored.columns):
-            value = F.col(f"`{field.name}`")
+            value = F.col(quoted(field.name))
             nested = stored.schema[field.name].dataType.typeName() in ("struct", "array", "map")
             if nested and field.dataType.typeName() == "string":
                 value = F.to_json(value)
@@ -171,8 +172,8 @@ def _wrapped(rows: DataFrame, name: str, key: tuple[str, ...]) -> DataFrame:
     """Each row as one struct, beside its key."""
     from pyspark.sql import functions as F
 
-    keys = [F.col(f"`{column}`").alias(alias) for alias, column in zip(_numbered(key), key, strict=True)]
-    return rows.select(*keys, F.struct(*(F.col(f"`{column}`") for column in rows.columns)).alias(name))
+    keys = [F.col(quoted(column)).alias(alias) for alias, column in zip(_numbered(key), key, strict=True)]
+    return rows.select(*keys, F.struct(*(F.col(quoted(column)) for column in rows.columns)).alias(name))
 
 
 def _same(one: str, other: str, columns: Sequence[str]) -> Column:

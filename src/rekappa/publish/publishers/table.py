@@ -17,6 +17,7 @@ from rekappa.iceberg.replace import Edit, drop_branch, refuse_changes, replace_r
 from rekappa.iceberg.selection import Selection
 from rekappa.publish.plan import Effect, PublishState, SinkPlan
 from rekappa.publish.publishers.contract import Begin, Part
+from rekappa.spark.names import quoted
 from rekappa.validate.diff import diff, require_same_columns
 from rekappa.validate.result import Rules
 
@@ -147,7 +148,7 @@ def require_keys_inside(
     """
     from pyspark.sql import functions as F
 
-    columns = [F.col(f"`{name}`") for name in key]
+    columns = [F.col(quoted(name)) for name in key]
     bounds = keys.agg(F.struct(*map(F.min, columns)), F.struct(*map(F.max, columns))).first()
     near = production
     for at, column in enumerate(columns):
