@@ -41,12 +41,14 @@ def test_a_run_is_read_back_as_it_was_written(store: RunStore) -> None:
 
 
 def test_unknown_and_ambiguous_ids_are_refused(store: RunStore) -> None:
-    store.create(a_run(id="live_1"))
-    store.create(a_run(id="live_2"))
+    for name in ("live_1", "live_2", "Live_2", "livex2"):
+        store.create(a_run(id=name))
+    assert store.run("live_2").id == "live_2"
+    assert store.run("L").id == "Live_2"
     with pytest.raises(RunError, match="Cannot find run 'nope'"):
         store.run("nope")
     with pytest.raises(RunError, match="begins 2 run ids"):
-        store.run("live")
+        store.run("live_")
     with pytest.raises(RunError, match="Cannot find run ''"):
         store.run("")
 
