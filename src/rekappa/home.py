@@ -7,6 +7,7 @@ or a new one in the current folder.
 from __future__ import annotations
 
 import os
+import stat
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,6 +31,18 @@ class Home:
             if (folder / ".rekappa").is_dir():
                 return cls(folder / ".rekappa")
         return cls(here / ".rekappa")
+
+    def made(self) -> Home:
+        """The same folder, there now and closed to everybody but its owner, whatever is written into it later.
+
+        Called before anything is written: passwords can stand in what is kept of overrides and in logs, and events are
+        somebody's data.
+        """
+        self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        mode = stat.S_IMODE(self.root.stat().st_mode)
+        if mode & 0o077:
+            self.root.chmod(mode & ~0o077)
+        return self
 
     @property
     def stack(self) -> Path:

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from rekappa.config import explain
 from rekappa.config.load import Loaded, load
 from rekappa.errors import ConfigError, RekappaError
+from rekappa.masking import is_secret_name
 
 BASE = """\
 app: shop
@@ -132,7 +133,8 @@ def test_an_explicit_empty_value_wins(write: Write, flag: str, path: str, wanted
     evolve=st.booleans(),
     rows=st.integers(0, 3),
     options=st.dictionaries(
-        st.from_regex(r"[a-z]{1,5}(\.[a-z]{1,5})?", fullmatch=True), st.sampled_from([0, False, "", 1])
+        st.from_regex(r"[a-z]{1,5}(\.[a-z]{1,5})?", fullmatch=True).filter(lambda name: not is_secret_name(name)),
+        st.sampled_from([0, False, "", 1]),
     ),
 )
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -447,3 +449,6 @@ def test_a_secret_is_refused_on_the_command_line(write: Write) -> None:
     assert variable in (error.hint or "")
     taken = load(write(), environ={variable: SECRET}).config.clusters["main"].options["sasl.password"]
     assert taken.get_secret_value() == SECRET  # type: ignore[union-attr]
+    error = refused(write(), f"sinks.copy.host=postgresql://me:{SECRET}@db/shop")
+    assert "every user of the machine" in error.message
+    assert SECRET not in error.message

@@ -40,7 +40,7 @@ def _output_mode(value: Any) -> Any:
 def _sealed(options: dict[str, Option]) -> dict[str, Option]:
     """Options whose name says that they are secret become secret, so that no log shows them."""
     return {
-        key: SecretStr(str(value)) if is_secret((key,)) and not isinstance(value, SecretStr) else value
+        key: SecretStr(str(value)) if is_secret((key,)) and not isinstance(value, SecretStr | bool) else value
         for key, value in options.items()
     }
 

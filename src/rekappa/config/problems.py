@@ -10,9 +10,10 @@ from typing import Any
 from pydantic import BaseModel
 
 from rekappa.config.model import AppConfig
-from rekappa.config.origin import MASK, Origin, Path, dotted, is_secret, shown
+from rekappa.config.origin import Origin, Path, dotted, is_secret, shown
 from rekappa.config.overrides import nearest
 from rekappa.errors import ConfigError
+from rekappa.masking import MASK
 
 MAX_SHOWN = 20
 

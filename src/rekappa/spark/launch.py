@@ -1,4 +1,4 @@
-"""Starting the JVM quietly: settings in a private file, not on the command line; its log in a file."""
+"""Starting the JVM quietly: its settings neither on the command line nor on disk, its log in a file."""
 
 from __future__ import annotations
 
@@ -36,29 +36,48 @@ def local_defaults() -> dict[str, str]:
 
 @contextmanager
 def launching(settings: Mapping[str, str], home: Home) -> Iterator[None]:
-    """Let the JVM that starts inside take these settings from a file only its owner can read.
+    """Let the JVM that starts inside take these settings from a file that only it and this process can see.
 
     PySpark would write them on the command line, where every user of the machine can read passwords.
     """
-    home.logs.mkdir(parents=True, exist_ok=True)
+    home.made().logs.mkdir(exist_ok=True)
     # PySpark repeats each error as a page of JSON on stderr before it raises it.
     for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
         logging.getLogger(name).disabled = True
     log_options = f'-Dlog4j2.configurationFile={_LOG_CONFIG.as_uri()} "-Drekappa.log={spark_log(home)}"'
     given = {**settings, JAVA_OPTIONS: f"{settings.get(JAVA_OPTIONS, '')} {log_options}".strip()}
+    text = "".join(f"{_escaped(key)}={_escaped(value)}\n" for key, value in given.items())
     before = os.environ.get("PYSPARK_SUBMIT_ARGS")
-    descriptor, name = tempfile.mkstemp(prefix="rekappa-", suffix=".properties")
-    try:
-        with os.fdopen(descriptor, "w") as file:
-            file.writelines(f"{_escaped(key)}={_escaped(value)}\n" for key, value in given.items())
+    with _passed_on(text) as name:
         os.environ["PYSPARK_SUBMIT_ARGS"] = f"--properties-file {name} pyspark-shell"
-        with _stderr_into(spark_log(home)):
-            yield
-    finally:
-        os.unlink(name)
-        os.environ.pop("PYSPARK_SUBMIT_ARGS")
-        if before is not None:
-            os.environ["PYSPARK_SUBMIT_ARGS"] = before
+        try:
+            with _stderr_into(spark_log(home)):
+                yield
+        finally:
+            os.environ.pop("PYSPARK_SUBMIT_ARGS")
+            if before is not None:
+                os.environ["PYSPARK_SUBMIT_ARGS"] = before
+
+
+@contextmanager
+def _passed_on(text: str) -> Iterator[str]:
+    """A path under which processes that we start can read the text, as often as they like, inside the `with`.
+
+    On Linux it lies in memory and goes with this process, however that ends. Elsewhere it is a file that only its owner
+    can read, and that a kill during the start leaves behind.
+    """
+    if hasattr(os, "memfd_create"):
+        descriptor = os.memfd_create("rekappa")
+        with os.fdopen(descriptor, "w") as file:
+            file.write(text)
+            file.flush()
+            # Not /dev/fd: PySpark starts the JVM with our descriptors closed. To open this is to open the file anew.
+            yield f"/proc/{os.getpid()}/fd/{descriptor}"
+        return
+    with tempfile.NamedTemporaryFile("w", prefix="rekappa-", suffix=".properties") as kept:
+        kept.write(text)
+        kept.flush()
+        yield kept.name
 
 
 def _escaped(text: str) -> str:

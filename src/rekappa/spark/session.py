@@ -41,7 +41,7 @@ def catalog_settings(name: str, catalog: Catalog, home: Home) -> dict[str, str]:
     # Not cached: a table that another process, or a query's own session, has just changed is seen as it is now.
     settings = {prefix: "org.apache.iceberg.spark.SparkCatalog", f"{prefix}.cache-enabled": "false"}
     if catalog.type == "stack":
-        home.warehouse.mkdir(parents=True, exist_ok=True)
+        home.made().warehouse.mkdir(exist_ok=True)
         settings |= {
             f"{prefix}.type": "jdbc",
             f"{prefix}.uri": f"jdbc:sqlite:{home.catalog}",

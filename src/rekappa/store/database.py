@@ -72,7 +72,6 @@ class Database:
     """Opens connections; the first of a new version brings the file up to it."""
 
     def __init__(self, path: Path) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
         self._path = path
         self._use_wal()
         with self.reading() as db:

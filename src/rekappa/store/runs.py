@@ -37,7 +37,7 @@ class RunStore:
     @classmethod
     def open(cls, home: Home) -> RunStore:
         """The project's store, made if there is none yet."""
-        return cls(home.store)
+        return cls(home.made().store)
 
     @classmethod
     def existing(cls, home: Home) -> RunStore:
