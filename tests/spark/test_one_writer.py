@@ -127,8 +127,10 @@ def test_of_two_that_start_at_once_one_is_refused(spark: SparkSession, writers: 
         wait_until(lambda kind=kind: writers.done(kind) > 0, "the other is at work")  # type: ignore[misc]
     said = writers.errors.read_text()
     # Who was first is named by its run or, in the moment before that is written, by its process.
-    for doing, run in (("run", "live"), ("archive", "archive")):
-        assert re.search(rf"Cannot {doing} '{writers.name}': (run {run}_\w+|somebody) is at work in process \d+", said)
+    for doing, first in (("run", "live"), ("archive", "archive")):
+        assert re.search(
+            rf"Cannot {doing} '{writers.name}': (run {first}_\w+|somebody) is at work in process \d+", said
+        )
     listed = {run["kind"]: run for run in writers.json("runs", "--app", writers.name)}
     assert {kind: run["state"] for kind, run in listed.items()} == {"live": "running", "archive": "running"}
     writers.send_ids(range(300, 500))
