@@ -11,6 +11,8 @@ import stat
 from dataclasses import dataclass
 from pathlib import Path
 
+from rekappa.errors import RunError
+
 
 def local_uri(path: Path) -> str:
     """A local folder as Hadoop reads it: it does not decode `%20`, so the path stands there as it is."""
@@ -42,6 +44,15 @@ class Home:
         mode = stat.S_IMODE(self.root.stat().st_mode)
         if mode & 0o077:
             self.root.chmod(mode & ~0o077)
+        return self
+
+    def existing(self) -> Home:
+        """The same folder, for those who only look: refuses one that is not there."""
+        if not self.root.is_dir():
+            raise RunError(
+                f"Cannot find a project in {self.root.parent}",
+                hint="Go to the folder in which you ran rekappa, or name its .rekappa with REKAPPA_HOME.",
+            )
         return self
 
     @property

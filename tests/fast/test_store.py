@@ -115,5 +115,5 @@ def test_a_command_that_only_looks_makes_nothing(tmp_path: Path, monkeypatch: py
     for words in (["runs"], ["runs", "live_1"], ["stop", "live_1"], ["resume", "b"], ["pause", "b"], ["undo", "b"]):
         answer = CliRunner().invoke(main, words)
         assert answer.exit_code == 2, answer.output
-        assert "there is no project in" in answer.output
+        assert "Cannot find a project in" in answer.output
     assert list(tmp_path.iterdir()) == []

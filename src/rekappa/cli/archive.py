@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import click
 
-from rekappa.cli.options import dry_run_option, json_option, set_option
+from rekappa.cli.options import dry_run_option, home_of_archive, json_option, set_option
 from rekappa.cli.output import output
 from rekappa.home import Home
 from rekappa.timeline import parse_duration
@@ -104,7 +104,8 @@ def compact(
     from rekappa.archive.tables import routes
     from rekappa.config.load import load
 
-    loaded, home, out = load(app, overrides=overrides), Home.locate(), output(as_json)
+    loaded, out = load(app, overrides=overrides), output(as_json)
+    home = home_of_archive(loaded.config)
     found = routes(loaded, source)
     if dry_run:
         now = [look(loaded, home, route) for route in found]
@@ -167,7 +168,8 @@ def verify(ctx: click.Context, app: str, source: str | None, overrides: tuple[st
     from rekappa.config.load import load
     from rekappa.errors import ArchiveError
 
-    loaded, home, out = load(app, overrides=overrides), Home.locate(), output(as_json)
+    loaded, out = load(app, overrides=overrides), output(as_json)
+    home = home_of_archive(loaded.config)
     found = routes(loaded, source)
     from rekappa.spark.session import open_session
 

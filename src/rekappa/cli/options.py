@@ -3,11 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from rekappa.home import Home
+
+if TYPE_CHECKING:
+    from rekappa.config.model import AppConfig
+
 Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+def home_of_archive(config: AppConfig) -> Home:
+    """The project's folder, for a command that reads the archive: a local one must be there already."""
+    home = Home.locate()
+    return home.existing() if any(one.type == "stack" for one in config.catalogs.values()) else home
 
 
 def app_argument(command: Command) -> Command:

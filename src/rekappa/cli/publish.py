@@ -187,7 +187,7 @@ def clean(
     except ValueError as error:
         raise ConfigError(str(error)) from None
     loaded = load(app, overrides=overrides)
-    home, out = Home.locate(), output(as_json)
+    home, out = Home.locate().existing(), output(as_json)
     spark = backfill_session(loaded, home)
     found = remove(spark, loaded.config, home, older_than=age, dry_run=True)
     going = [one for one in found if one.kept is None]

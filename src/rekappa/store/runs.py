@@ -42,11 +42,8 @@ class RunStore:
     @classmethod
     def existing(cls, home: Home) -> RunStore:
         """The project's store, for commands that only look or go on: refuses a folder in which nothing has run."""
-        if not home.store.is_file():
-            raise RunError(
-                f"Cannot find any run: there is no project in {home.root.parent}",
-                hint="Go to the folder in which you ran rekappa, or name its .rekappa with REKAPPA_HOME.",
-            )
+        if not home.existing().store.is_file():
+            raise RunError(f"Cannot find any run in {home.root}: nothing has run there yet")
         return cls(home.store)
 
     def create(self, run: Run) -> Run:
