@@ -55,29 +55,30 @@ from pathlib import Path
 from rekappa.home import Home
 from rekappa.spark.launch import launching
 
+out = os.fdopen(os.dup(1), "w")
 with launching({"spark.sql.catalog.lake.token": "hunter2"}, Home(Path(sys.argv[1]))):
     path = os.environ["PYSPARK_SUBMIT_ARGS"].split()[1]
     assert Path(path).is_file() and "hunter2" in Path(path).read_text() and "hunter2" in Path(path).read_text()
-    print(path, flush=True)
+    print(path, file=out, flush=True)
     time.sleep(600)
 """
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 @pytest.mark.skipif(not hasattr(os, "memfd_create"), reason="only Linux has files in memory")
-def test_a_kill_during_the_start_of_spark_leaves_no_file_with_a_password(
-    tmp_path: Path, number: signal.Signals
-) -> None:
+def test_a_kill_during_the_start_of_spark_leaves_no_password(tmp_path: Path, number: signal.Signals) -> None:
     environ = {**os.environ, "TMPDIR": str(tmp_path)}
     home = tmp_path / ".rekappa"
-    started = subprocess.Popen([sys.executable, "-c", PROGRAM, home], env=environ, stdout=subprocess.PIPE, text=True)
-    assert started.stdout is not None
-    name = started.stdout.readline().strip()
-    # A process that it has not started itself, as the JVM: the settings can be read while they are needed.
-    assert "hunter2" in Path(name).read_text()
-    started.send_signal(number)
-    assert started.wait(60) == -number
-    started.stdout.close()
+    command = [sys.executable, "-c", PROGRAM, str(home)]
+    with subprocess.Popen(command, env=environ, stdout=subprocess.PIPE, text=True) as started:
+        assert started.stdout is not None
+        try:
+            name = started.stdout.readline().strip()
+            # By a process that it has not started itself, as the JVM: settings can be read while they are needed.
+            assert "hunter2" in Path(name).read_text()
+        finally:
+            started.send_signal(number)
+        assert started.wait(60) == -number
     assert not Path(name).exists()
     files = [file for file in tmp_path.rglob("*") if file.is_file()]
     assert not [file for file in files if b"hunter2" in file.read_bytes()]

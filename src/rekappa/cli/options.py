@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from rekappa.cli.output import stdout_for_data
 from rekappa.home import Home
 
 if TYPE_CHECKING:
@@ -32,8 +33,16 @@ def run_argument(command: Command) -> Command:
 
 
 def json_option(command: Command) -> Command:
-    """`--json`, passed as `as_json`."""
-    return click.option("--json", "as_json", is_flag=True, help="Print data as JSON on stdout.")(command)
+    """`--json`, passed as `as_json`. With it only data goes to stdout, whatever the app's own code prints."""
+
+    def keep_stdout(ctx: click.Context, parameter: click.Parameter, value: bool) -> bool:
+        if value:
+            ctx.with_resource(stdout_for_data())
+        return value
+
+    return click.option("--json", "as_json", is_flag=True, callback=keep_stdout, help="Print data as JSON on stdout.")(
+        command
+    )
 
 
 def dry_run_option(command: Command) -> Command:

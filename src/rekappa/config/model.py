@@ -63,7 +63,7 @@ class Cluster(Model):
     `topic_prefix` serves clusters that hold mirrored topics under other names, such as `eu.plays`.
     """
 
-    bootstrap: str = "stack"
+    bootstrap: str = Field(min_length=1, description="Its brokers, host:port, or `stack`, which `rekappa up` starts.")
     region: str = "local"
     topic_prefix: str = ""
     options: Options = {}
@@ -319,7 +319,7 @@ class AppConfig(Model):
 
     app: str = Field(pattern=r"^[a-z][a-z0-9_-]*$")
     entry: str = "app.py"
-    clusters: dict[str, Cluster] = {"main": Cluster()}
+    clusters: dict[str, Cluster] = {"main": Cluster(bootstrap="stack")}
     catalogs: dict[str, Catalog] = Field(default={"lake": Catalog()}, min_length=1)
     sources: dict[str, Source] = Field(min_length=1)
     sinks: dict[str, Sink] = Field(min_length=1)

@@ -49,6 +49,14 @@ class BackfillRequest:
             if value is not None and value > LONGEST_MARGIN:
                 raise PlanError(f"Cannot use a {name} of {format_duration(value)}: it is longer than a hundred years")
 
+        if self.slice_span is not None and self.slice_span <= timedelta():
+            raise PlanError(
+                f"Cannot use a slice span of {format_duration(self.slice_span)}: a slice must span some time",
+                hint="Give more, such as 15m, or leave it out.",
+            )
+        if self.slice_rows is not None and self.slice_rows < 1:
+            raise PlanError(f"Cannot use slices of {self.slice_rows} rows: a slice must take at least one row")
+
     def to_json(self) -> dict[str, Any]:
         return {
             "start": format_instant(self.window.start),

@@ -27,6 +27,7 @@ from rekappa.sinks.registry import open_sink
 from rekappa.sources.open import open_stream
 from rekappa.spark.failures import read_failure
 from rekappa.spark.launch import spark_log
+from rekappa.spark.outputs import require_made, require_time
 from rekappa.spark.session import open_session, plain
 from rekappa.spark.state import PROVIDER, settings, state_store
 from rekappa.store.claim import Claim
@@ -135,7 +136,7 @@ def _start(
     started: list[_Started],
     record: Callable[[str, Path, tuple[Feed, ...]], None],
 ) -> None:
-    """Build every query and prepare every sink before the first one starts; adds each to `started` when it has.
+    """Build and check every query, then prepare every sink, then start; adds each to `started` when it has.
 
     `record` is told of each just before it starts.
     """
@@ -147,10 +148,13 @@ def _start(
         results = job.results(inputs)
         for query in queries(config, app):
             if query.job == job.name:
-                rows = results[query.output]
+                rows, declared = results[query.output], config.sinks[query.sink]
+                require_made(rows.columns, query.sink, declared)
+                require_time(rows.schema, query.output, declared.event_time)
                 sink = open_sink(query.sink, config, home, config.profiles.live.max_rows_per_second)
-                sink.prepare(spark, rows.schema)
                 built.append((query, rows, sink, feeds(config, job)))
+    for _, rows, sink, _ in built:
+        sink.prepare(spark, rows.schema)
     for query, rows, sink, order in built:
         checkpoint = home.checkpoint(config.app, claim.run) / query.name
         checkpoint.mkdir(parents=True, exist_ok=True)

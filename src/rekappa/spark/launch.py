@@ -51,7 +51,7 @@ def launching(settings: Mapping[str, str], home: Home) -> Iterator[None]:
     with _passed_on(text) as name:
         os.environ["PYSPARK_SUBMIT_ARGS"] = f"--properties-file {name} pyspark-shell"
         try:
-            with _stderr_into(spark_log(home)):
+            with _outputs_into(spark_log(home)):
                 yield
         finally:
             os.environ.pop("PYSPARK_SUBMIT_ARGS")
@@ -97,14 +97,17 @@ def _escaped(text: str) -> str:
 
 
 @contextmanager
-def _stderr_into(log: Path) -> Iterator[None]:
-    """The JVM inherits our stderr for life; what it prints there while it starts is noise to a person."""
+def _outputs_into(log: Path) -> Iterator[None]:
+    """The JVM inherits our stdout and stderr for life: one is for data, and what it prints is noise to a person."""
+    sys.stdout.flush()
     sys.stderr.flush()
-    kept = os.dup(2)
+    kept = {number: os.dup(number) for number in (1, 2)}
     try:
         with log.open("ab") as file:
-            os.dup2(file.fileno(), 2)
+            for number in kept:
+                os.dup2(file.fileno(), number)
             yield
     finally:
-        os.dup2(kept, 2)
-        os.close(kept)
+        for number, descriptor in kept.items():
+            os.dup2(descriptor, number)
+            os.close(descriptor)
