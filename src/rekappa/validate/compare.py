@@ -7,8 +7,8 @@ from datetime import UTC, date, datetime
 from math import isfinite
 from typing import TYPE_CHECKING, Any
 
-from rekappa.record import METADATA
-from rekappa.timeline import format_instant
+from rekappa.timeline import Window, format_instant
+from rekappa.validate.counts import Counted, counted, moment_of
 from rekappa.validate.diff import Diff, diff
 from rekappa.validate.expect import CodeChange
 from rekappa.validate.result import Cause, Comparison, Rules, Sample
@@ -28,20 +28,18 @@ def compare(
     *,
     experiments: Experiments | None = None,
     event_time: str | None = None,
+    window: Window | None = None,
     open_from: datetime | None = None,
     notes: tuple[str, ...] = (),
 ) -> Comparison:
     """Compare and settle the causes. Counts are exact; samples are few of each kind and cause.
 
     Rows whose `event_time` is `open_from` or later were not final. Without experiments nothing else is explained.
+    With a `window` the differences are counted over its time as well.
     """
-    from pyspark.sql import functions as F
-
     with ExitStack() as stack:
         found = stack.enter_context(diff(production, staging, rules))
-        kinds: dict[str, int] = {"different": 0, "missing": 0, "extra": 0}
-        causes: dict[Cause, int] = {}
-        columns: dict[str, int] = {}
+        counts = Counted()
         samples: tuple[Sample, ...] = ()
         code, late_too = CodeChange(), 0
         if found.matched < max(found.production, found.staging):
@@ -50,23 +48,20 @@ def compare(
             rows = settled.rows.cache()
             stack.callback(rows.unpersist)
             code, late_too = settled.code, settled.late_too
-            for row in rows.groupBy("kind", CAUSE).agg(F.count("*").alias("n")).collect():
-                kinds[row["kind"]] += row["n"]
-                causes[Cause(row[CAUSE])] = causes.get(Cause(row[CAUSE]), 0) + row["n"]
-            counted = rows.select(F.explode("columns").alias("name")).groupBy("name").agg(F.count("*").alias("n"))
-            columns = {row["name"]: row["n"] for row in sorted(counted.collect(), key=lambda r: (-r["n"], r["name"]))}
+            counts = counted(rows, event_time, window)
             samples = tuple(_samples(rows, rules.samples))
             notes += _duplicates(rows)
         return Comparison(
             production=found.production,
             staging=found.staging,
             matched=found.matched,
-            different=kinds["different"],
-            missing=kinds["missing"],
-            extra=kinds["extra"],
+            different=counts.kinds["different"],
+            missing=counts.kinds["missing"],
+            extra=counts.kinds["extra"],
             key=rules.key,
-            columns=columns,
-            causes={cause: causes[cause] for cause in Cause if cause in causes},
+            columns=counts.columns,
+            causes=counts.causes,
+            over_time=counts.over_time,
             code=code,
             late_too=late_too,
             special=rules.special,
@@ -81,13 +76,9 @@ def _not_final(event_time: str | None, open_from: datetime | None) -> Column:
 
     if event_time is None or open_from is None:
         return F.lit(False)
-    path = event_time.split(".") if event_time.startswith(f"{METADATA}.") else [event_time]
     answer = F.lit(False)
     for side in ("production", "staging"):
-        at = F.col(side)
-        for name in path:
-            at = at.getField(name)
-        answer = answer | F.coalesce(at.cast("timestamp") >= F.lit(open_from), F.lit(False))
+        answer = answer | F.coalesce(moment_of(side, event_time) >= F.lit(open_from), F.lit(False))
     return answer
 
 

@@ -158,6 +158,7 @@ def _compared(
         rules,
         experiments=Experiments(spark, staged, one, request.live_run, tell) if request.control else None,
         event_time=None if by_key else span_of(spark, staged, one).column,
+        window=staged.window,
         open_from=open_from(staged, one.name),
         notes=notes,
     )
