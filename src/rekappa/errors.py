@@ -10,7 +10,8 @@
     ├── ArchiveError      the archive is missing, incomplete or damaged
     ├── PlanError         a window that can't be planned
     ├── RunError          a run that can't be started, found or continued
-    │   └── LeaseLost     another process has taken over what this one was writing
+    │   ├── LeaseLost     another process has taken over what this one was writing
+    │   └── WorkFailed    work that was under way failed; what is done is kept
     ├── ValidationError   staging and production can't be compared
     └── PublishError      publishing or undoing was refused
 
@@ -67,6 +68,10 @@ class RunError(RekappaError):
 
 class LeaseLost(RunError):
     """Another process has taken over what this one was writing: it must write nothing more."""
+
+
+class WorkFailed(RunError):
+    """Work that was under way failed: the job's code, a server, Spark itself. What is done is kept."""
 
 
 class ValidationError(RekappaError):

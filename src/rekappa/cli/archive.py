@@ -53,9 +53,11 @@ def run(
         return
     from rekappa.archive.router import Progress, run_routers
     from rekappa.runs.signals import stopping_on_signals
+    from rekappa.sources.topics import require_topics
     from rekappa.spark.session import open_session
     from rekappa.store.record import Run
 
+    require_topics(loaded.config, home, {route.source_name: route.kafka for route in found})
     with stopping_on_signals() as stop, out.progress("archiving") as line:
         spark = open_session(loaded.config, "archive", home)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,13 +18,13 @@ from typing import Any
 import click
 
 from rekappa import __version__
-from rekappa.errors import ArchiveError, RekappaError, SinkError, SourceError, StackError
+from rekappa.errors import ArchiveError, LeaseLost, RekappaError, SinkError, SourceError, StackError, WorkFailed
 from rekappa.home import Home
 from rekappa.masking import hidden
 
 REFUSED, FAILED, INTERRUPTED = 2, 1, 130
 # Errors that come from work under way, not from what was asked.
-_FAILURES = (ArchiveError, SinkError, SourceError, StackError)
+_FAILURES = (ArchiveError, LeaseLost, SinkError, SourceError, StackError, WorkFailed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +154,18 @@ def reported() -> Iterator[None]:
         raise
     except Exception as error:
         _debug(error)
+        if ended := _spark_ended():
+            raise Failure(ended) from error
         raise Defect(error) from error
+
+
+def _spark_ended() -> RekappaError | None:
+    """Whatever was raised: if Spark's own process is gone, that is why. Without Spark there is nothing to import."""
+    if "pyspark" not in sys.modules:
+        return None
+    from rekappa.spark.failures import ended
+
+    return ended()
 
 
 def _debug(error: Exception) -> None:

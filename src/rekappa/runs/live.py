@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from rekappa.app import App
 from rekappa.config.bind import Query, queries
 from rekappa.config.load import Loaded
-from rekappa.errors import AppError, LeaseLost, RunError
+from rekappa.errors import AppError, LeaseLost, RunError, WorkFailed
 from rekappa.home import Home
 from rekappa.replay.batches import Feed, feeds, record_batches
 from rekappa.runs.code import code_of, record_live_start
@@ -25,7 +25,9 @@ from rekappa.runs.queries import AVAILABLE_NOW, ProgressReader, QueryProgress, S
 from rekappa.runs.signals import stopping_on_signals
 from rekappa.sinks.registry import open_sink
 from rekappa.sources.open import open_stream
-from rekappa.spark.failures import read_failure
+from rekappa.sources.topics import require_topics
+from rekappa.spark.calling import results_of
+from rekappa.spark.failures import read_failure, told
 from rekappa.spark.launch import spark_log
 from rekappa.spark.outputs import require_made, require_time
 from rekappa.spark.session import open_session, plain
@@ -42,6 +44,7 @@ TRIGGER = timedelta(seconds=10)
 KEEP_CHECKPOINTS = timedelta(days=3)
 """How far back a live run can be rewound, unless spark.sql.streaming.minBatchesToRetain says otherwise."""
 LOOK = 0.3
+GOES_ON = "Run it again to go on from the last batch."
 
 OnProgress = Callable[[list[QueryProgress]], None]
 
@@ -91,9 +94,12 @@ def run_live(
     new run with empty state, and is refused where that would append again what an earlier run has appended, unless
     `append_again`. One process at a time writes an app's sinks.
     """
+    config, bound = loaded.config, queries(loaded.config, app)
+    read = {name for query in bound for name in app.jobs[query.job].sources}
+    chosen = {name: config.sources[name].candidates[config.sources[name].selected] for name in sorted(read)}
+    require_topics(config, home, chosen)
     store = RunStore.open(home)
     code = code_of(home, loaded)
-    config, bound = loaded.config, queries(loaded.config, app)
     with store.claim([f"live {config.app}/{query.name}" for query in bound], f"run {config.app!r}") as claim:
         run = choose_run(store, loaded, bound, fresh=fresh, append_again=append_again)
         claim.begin(run.id, spark_log(home).name)
@@ -101,7 +107,7 @@ def run_live(
         try:
             on_start(store.run(run.id))
             trigger = config.profiles.live.trigger or TRIGGER
-            with stopping_on_signals() as stop:
+            with told(f"run {config.app!r}", GOES_ON), stopping_on_signals() as stop:
                 spark = open_session(config, "live", home, **_retention(loaded, trigger))
                 record = partial(record_live_start, store, loaded, code, run.id)
                 when = AVAILABLE_NOW if available_now else trigger
@@ -145,7 +151,7 @@ def _start(
     built = []
     for job in app.jobs.values():
         inputs = {name: open_stream(spark, loaded, home, name) for name in job.sources}
-        results = job.results(inputs)
+        results = results_of(job, inputs)
         for query in queries(config, app):
             if query.job == job.name:
                 rows, declared = results[query.output], config.sinks[query.sink]
@@ -212,9 +218,8 @@ def _failure(one: _Started) -> Exception | None:
     if error is None or StopBetweenBatches.__name__ in str(error):
         return None
     found = read_failure(error)
-    goes_on = "Run it again to go on from the last batch."
-    hint = f"{found.remedy} Then run it again: it goes on from the last batch." if found.remedy else goes_on
-    return RunError(f"Query {one.query.name!r} of job {one.query.job!r} failed: {found.cause}", hint=hint)
+    hint = f"{found.remedy} Then run it again: it goes on from the last batch." if found.remedy else GOES_ON
+    return WorkFailed(f"Query {one.query.name!r} of job {one.query.job!r} failed: {found.cause}", hint=hint)
 
 
 def _report(store: RunStore, claim: Claim, folder: Path, started: list[_Started], on_progress: OnProgress) -> None:

@@ -19,6 +19,7 @@ from rekappa.app import Job
 from rekappa.errors import AppError
 from rekappa.plan.shape import Anchor, Kind, Shape, Span
 from rekappa.record import METADATA
+from rekappa.spark.calling import results_of
 from rekappa.spark.outputs import require_time
 from rekappa.spark.plans.custom import watching
 from rekappa.spark.plans.exactness import Exactness
@@ -55,12 +56,7 @@ def analyse(
             path.mkdir()
             probes[name] = spark.readStream.schema(schemas[name]).format("parquet").load(str(path))
             paths[f"FileSource[{path}]"] = name
-        try:
-            results = job.results(probes)
-        except Exception as error:
-            if type(error).__module__.startswith("pyspark"):
-                raise AppError(f"Cannot analyse job {job.name!r}: {str(error).splitlines()[0]}") from error
-            raise
+        results = results_of(job, probes)
         shapes = {}
         for name, event_time in outputs.items():
             mode = (output_modes or {}).get(name, "append")
