@@ -41,9 +41,9 @@ class Home:
         somebody's data.
         """
         self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
-        mode = stat.S_IMODE(self.root.stat().st_mode)
-        if mode & 0o077:
-            self.root.chmod(mode & ~0o077)
+        found = self.root.stat()
+        if found.st_mode & 0o077 and found.st_uid == os.geteuid():
+            self.root.chmod(stat.S_IMODE(found.st_mode) & ~0o077)
         return self
 
     def existing(self) -> Home:

@@ -16,6 +16,7 @@ from typing import Any
 
 from rekappa.errors import RunError
 from rekappa.home import Home
+from rekappa.masking import hidden
 from rekappa.store import leases
 from rekappa.store.claim import Claim
 from rekappa.store.code import Code
@@ -178,6 +179,8 @@ def _to_row(run: Run) -> dict[str, Any]:
 
 
 def _encoded(row: dict[str, Any]) -> dict[str, Any]:
+    if row.get("error"):
+        row["error"] = hidden(row["error"])
     for name in row.keys() & set(_TIMES):
         row[name] = row[name].isoformat() if row[name] else None
     for name in row.keys() & set(_JSON):
