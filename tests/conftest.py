@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
 # No example is too slow: machines differ, and are shared.
 settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("any machine")
+
+# Tests write to stores of their own, never to that of the team of whoever runs them.
+os.environ.pop("REKAPPA_STORE", None)
 
 # The servers that sinks write to: fixtures of several test modules.
 pytest_plugins = ["sink_servers"]

@@ -11,6 +11,7 @@
     ├── PlanError         a window that can't be planned
     ├── RunError          a run that can't be started, found or continued
     │   ├── LeaseLost     another process has taken over what this one was writing
+    │   ├── StoreError    the run store can't be reached
     │   └── WorkFailed    work that was under way failed; what is done is kept
     ├── ValidationError   staging and production can't be compared
     └── PublishError      publishing or undoing was refused
@@ -68,6 +69,10 @@ class RunError(RekappaError):
 
 class LeaseLost(RunError):
     """Another process has taken over what this one was writing: it must write nothing more."""
+
+
+class StoreError(RunError):
+    """The run store can't be reached, or did not answer in time."""
 
 
 class WorkFailed(RunError):

@@ -51,7 +51,8 @@ class Home:
         if not self.root.is_dir():
             raise RunError(
                 f"Cannot find a project in {self.root.parent}",
-                hint="Go to the folder in which you ran rekappa, or name its .rekappa with REKAPPA_HOME.",
+                hint="Go to the folder in which you ran rekappa, name its .rekappa with REKAPPA_HOME, or the store of "
+                "your team with REKAPPA_STORE.",
             )
         return self
 
@@ -71,8 +72,13 @@ class Home:
 
     @property
     def store(self) -> Path:
-        """The run store."""
+        """The run store, unless the project uses that of a team."""
         return self.root / "runs.db"
+
+    @property
+    def store_address(self) -> Path:
+        """A file with the address of the team's run store, where there is one."""
+        return self.root / "store"
 
     @property
     def code(self) -> Path:

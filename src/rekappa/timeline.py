@@ -166,6 +166,10 @@ class Window:
                 "that is outside the years 1 to 9999"
             ) from None
 
+    def as_json(self) -> dict[str, str]:
+        """Both ends; `parse` reads them back."""
+        return {"start": self.start.isoformat(), "end": self.end.isoformat()}
+
     def contains(self, moment: datetime) -> bool:
         return self.start <= moment < self.end
 

@@ -13,8 +13,10 @@ from hypothesis import strategies as st
 from rekappa.cli.main import main
 from rekappa.errors import RunError
 from rekappa.home import Home
-from rekappa.store.code import MOST_OF_A_FILE, Code, keep_code, kept_files, kept_folder
+from rekappa.store.address import Address
+from rekappa.store.code import MOST_OF_A_FILE, Code
 from rekappa.store.code_diff import code_diff
+from rekappa.store.kept import keep_code, kept_files, kept_folder
 from rekappa.store.record import Kind, Run, Start
 from rekappa.store.runs import RunStore
 
@@ -29,7 +31,7 @@ def write(folder: Path, files: dict[str, bytes]) -> Path:
     return folder
 
 
-@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(folders, folders)
 def test_equal_folders_are_the_same_code_and_come_back(
     tmp_path_factory: pytest.TempPathFactory, one: dict[str, bytes], two: dict[str, bytes]
@@ -103,7 +105,11 @@ def test_a_changed_blob_is_refused(tmp_path: Path) -> None:
     two = keep_code(home, write(tmp_path / "b", {"app.py": b"2"})).hash
     assert one
     assert two
-    (home.code / f"{one}.zip").write_bytes((home.code / f"{two}.zip").read_bytes())
+    store = RunStore.open(home)
+    other = store.code(two)
+    assert other is not None
+    store.drop_code([one])
+    store.keep_code(one, other)
     with pytest.raises(RunError, match="was changed since"):
         kept_folder(home, one)
     with pytest.raises(RunError, match="does not hold it"):
@@ -142,8 +148,8 @@ def test_runs_shows_the_code_and_the_difference(tmp_path: Path, monkeypatch: pyt
     assert "it was not recorded" in refused.stderr
 
 
-def test_a_live_run_has_its_code_batch_by_batch(tmp_path: Path) -> None:
-    store = RunStore(tmp_path / "runs.db")
+def test_a_live_run_has_its_code_batch_by_batch(address: Address) -> None:
+    store = RunStore(address)
     for batch, code in ((0, "a"), (7, "b"), (7, "c"), (9, "a")):
         store.record_start(Start("live_1", "out", batch, Code(code), "lake.t"))
     store.record_start(Start("live_1", "other", 3, Code("z")))

@@ -14,7 +14,7 @@ import pytest
 
 from rekappa.home import Home
 from rekappa.spark.launch import launching
-from rekappa.store.code import keep_code
+from rekappa.store.kept import keep_code
 from rekappa.store.runs import RunStore
 
 

@@ -13,7 +13,7 @@ from rekappa.config.model import Cluster
 from rekappa.config.origin import shown
 from rekappa.home import Home
 from rekappa.masking import MASK, hidden, is_secret_name
-from rekappa.store.code import keep_code, kept_files
+from rekappa.store.kept import keep_code, kept_files
 
 NAMES = [
     # Kafka and its schema registries

@@ -1,26 +1,32 @@
-"""The run store: what is written is read back, by other processes too."""
+"""The run store, on SQLite and on PostgreSQL: what is written is read back, by other processes too."""
 
 from __future__ import annotations
 
-import os
-import sqlite3
-from contextlib import closing
-from datetime import UTC, datetime
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from sqlalchemy import update
 
 from rekappa.cli.main import main
-from rekappa.errors import RunError
-from rekappa.store.database import VERSION
-from rekappa.store.record import Batch, Kind, Position, Run, State, new_run_id
+from rekappa.errors import LeaseLost, RunError
+from rekappa.store import runs
+from rekappa.store.address import Address
+from rekappa.store.code import Code
+from rekappa.store.database import Database
+from rekappa.store.dialects import dialect_of
+from rekappa.store.migrations import VERSION
+from rekappa.store.record import Batch, Kind, Position, Run, Start, State, new_run_id
 from rekappa.store.runs import RunStore
+from rekappa.store.tables import LEASES
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> RunStore:
-    return RunStore(tmp_path / "runs.db")
+def store(address: Address) -> RunStore:
+    return RunStore(address)
 
 
 def a_run(**fields: object) -> Run:
@@ -57,57 +63,94 @@ def test_batches_are_kept_in_order_and_written_once(store: RunStore) -> None:
     assert store.last_batch("r", "other") is None
 
 
-def test_a_newer_store_is_refused_with_both_numbers(store: RunStore, tmp_path: Path) -> None:
-    with closing(sqlite3.connect(tmp_path / "runs.db")) as db:
-        db.execute("PRAGMA user_version = 77")
+def test_a_newer_store_is_refused_with_both_numbers(store: RunStore, address: Address) -> None:
+    with Database(address).changing() as db:
+        dialect_of(address).set_version(db, 77)
     with pytest.raises(RunError, match=f"version 77, this rekappa knows {VERSION}"):
-        RunStore(tmp_path / "runs.db")
+        RunStore(address)
 
 
-FIRST_VERSION = """
-CREATE TABLE runs (
-  id TEXT PRIMARY KEY, app TEXT NOT NULL, kind TEXT NOT NULL, folder TEXT NOT NULL, state TEXT NOT NULL,
-  created TEXT NOT NULL, started TEXT, ended TEXT, pid INTEGER, process TEXT,
-  spec TEXT NOT NULL, progress TEXT NOT NULL, validation TEXT, publication TEXT, error TEXT);
-CREATE TABLE batches (
-  run TEXT NOT NULL, query TEXT NOT NULL, batch INTEGER NOT NULL, positions TEXT NOT NULL,
-  watermark TEXT, committed TEXT NOT NULL, PRIMARY KEY (run, query, batch)) WITHOUT ROWID;
-PRAGMA user_version = 1;
-"""
+def test_what_a_database_would_not_take_as_it_is(store: RunStore) -> None:
+    """No number, bytes that are no text, a zone other than UTC, keys in their order."""
+    elsewhere = datetime(2026, 11, 1, 13, tzinfo=timezone(timedelta(hours=5, minutes=30)))
+    progress = {"z": float("inf"), "a": "x\0y", "when": elsewhere}
+    run = store.create(a_run(created=elsewhere, progress=progress))
+    found = store.update(run.id, error="died\0 of it", publication=None, validation={"b": 1, "a": None})
+    assert found.created == elsewhere
+    assert found.created.utcoffset() == timedelta()
+    assert list(found.progress.items()) == [("z", float("inf")), ("a", "x\0y"), ("when", str(elsewhere))]
+    assert found.error == "died of it"
+    assert (found.publication, list(found.validation or {})) == (None, ["b", "a"])
 
 
-def test_a_store_of_the_first_version_is_brought_up_to_date(tmp_path: Path) -> None:
-    """Runs and batches stay; a run whose process is at work stays that process's, one whose process is gone died."""
-    created = datetime(2026, 11, 1, tzinfo=UTC)
-    own = Path("/proc/self/stat").read_text().rsplit(")", 1)[1].split()[19]
-    with closing(sqlite3.connect(tmp_path / "runs.db")) as db:
-        db.executescript(FIRST_VERSION)
-        for name, state, pid, process in (
-            ("going", "running", os.getpid(), own),
-            ("gone", "running", os.getpid(), "1"),
-            ("done", "finished", None, None),
-        ):
-            row = (name, "rmi", "live", "f", state, created.isoformat(), pid, process, '{"a": 1}', "{}")
-            db.execute(
-                "INSERT INTO runs (id, app, kind, folder, state, created, pid, process, spec, progress)"
-                " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                row,
-            )
-        db.execute("INSERT INTO batches VALUES ('done', 'q', 0, '[]', NULL, ?)", [created.isoformat()])
-        db.commit()
-    for _ in range(2):
-        store = RunStore(tmp_path / "runs.db")
-        assert {run.id: (run.state, run.pid) for run in store.runs()} == {
-            "going": (State.RUNNING, os.getpid()),
-            "gone": (State.DIED, None),
-            "done": (State.FINISHED, None),
-        }
-    assert store.run("done") == Run("done", "rmi", Kind.LIVE, "f", State.FINISHED, created, spec={"a": 1})
-    assert [batch.number for batch in store.batches("done", "q")] == [0]
-    with store.claim([], "go on") as claim:
-        with pytest.raises(RunError, match=f"process {os.getpid()}"):
-            claim.begin("going")
-        claim.begin("gone")
+def test_what_several_add_to_a_record_at_once_is_all_there(store: RunStore) -> None:
+    store.create(a_run(id="r"))
+
+    def add(sink: str) -> None:
+        store.amend("r", lambda run: {"publication": {**(run.publication or {}), sink: "published"}})
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(add, "abcdefgh"))
+    assert set(store.run("r").publication or {}) == set("abcdefgh")
+
+
+def test_runs_are_listed_newest_first_and_chosen(store: RunStore) -> None:
+    moment = datetime(2026, 11, 1, tzinfo=UTC)
+    for number, (app, kind) in enumerate([("a", Kind.LIVE), ("b", Kind.LIVE), ("a", Kind.BACKFILL)]):
+        store.create(a_run(id=f"r{number}", app=app, kind=kind, created=moment + timedelta(microseconds=number)))
+    assert [run.id for run in store.runs()] == ["r2", "r1", "r0"]
+    assert [run.id for run in store.runs("a")] == ["r2", "r0"]
+    assert [run.id for run in store.runs("a", Kind.LIVE)] == ["r0"]
+
+
+def test_old_batches_are_forgotten_but_for_the_one_to_begin_with(store: RunStore) -> None:
+    start = datetime(2026, 11, 1, tzinfo=UTC)
+    for query, count in (("q", 5), ("young", 1)):
+        moments = [start + timedelta(hours=hour) for hour in range(-1, count)]
+        store.record_batches(Batch("r", query, n - 1, (), None, moment) for n, moment in enumerate(moments))
+    horizon = start + timedelta(hours=2, minutes=30)
+    assert store.batch_count("r", horizon) == 4
+    assert store.drop_batches("r", horizon) == 4
+    assert [batch.number for batch in store.batches("r", "q")] == [2, 3, 4]
+    assert [batch.number for batch in store.batches("r", "young")] == [0]
+    assert store.drop_batches("r", horizon) == 0
+    assert store.drop_batches("r") == 4
+    assert store.last_batch("r", "q") is None
+
+
+def test_code_that_only_runs_that_are_gone_ran_is_not_needed(store: RunStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    for digest in ("both", "gone", "live", "nobody"):
+        store.keep_code(digest, b"12345")
+    for run, digest in (("gone", "gone"), ("gone", "both"), ("other", "both"), ("live", "live")):
+        store.record_start(Start(run, digest, 0, Code(digest)))
+    assert store.unneeded_code({"gone"}, timedelta()) == {}, "the run of what was kept just now may not be recorded yet"
+    monkeypatch.setattr(runs, "JUST_KEPT", timedelta())
+    assert store.unneeded_code({"gone"}, timedelta(days=7)) == {}
+    assert store.unneeded_code({"gone"}, timedelta()) == {"gone": 5, "nobody": 5}
+    store.drop_code(["gone", "nobody"])
+    assert [store.code(digest) for digest in ("both", "gone", "live", "nobody")] == [b"12345", None, b"12345", None]
+    assert store.has_code("both")
+    assert not store.has_code("gone")
+
+
+def test_what_a_process_writes_that_lost_its_lease_is_not_there(store: RunStore, address: Address) -> None:
+    """Batches, starts and the record: each is refused in the very transaction that would write it."""
+    store.create(a_run(id="r"))
+    with store.claim(["a"], "work") as claim:
+        claim.begin("r")
+        with Database(address).changing() as db:
+            db.execute(update(LEASES).values(token=LEASES.c.token + 1))
+        writes: list[Callable[[], None]] = [
+            lambda: store.record_batches([Batch("r", "q", 0, (), None, datetime.now(UTC))], claim),
+            lambda: store.record_start(Start("r", "q", 0, Code("c")), claim),
+            lambda: claim.update(progress={"rows": 1}),
+            lambda: claim.end(State.FINISHED),
+        ]
+        for write in writes:
+            with pytest.raises(LeaseLost):
+                write()
+    assert (store.batches("r", "q"), store.starts("r"), store.run("r").progress) == ([], [], {})
+    assert store.run("r").state is State.RUNNING
 
 
 def test_a_command_that_only_looks_makes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -27,6 +27,7 @@ def part(config: AppConfig, sink: str, rows: DataFrame, run: str = "run-7", wind
         window=window,
         regions=(),
         rows=rows,
+        keys=rows.select(*config.sinks[sink].key),
         staging=None,
         baseline=None,
         known=True,

@@ -87,3 +87,22 @@ class KeyedContract(SinkContract):
         newer = batch.withColumn("happened", F.expr("happened + INTERVAL 1 HOUR")).withColumn("note", F.lit(None))
         sink.write(older.union(newer).union(batch), BatchId("run-1", "query", 2))
         assert content(sink.read(spark)) == content(sink.as_stored(newer))
+
+    def test_rows_that_are_marked_remove_their_key(
+        self, spark: SparkSession, sink_config: AppConfig, home: Home
+    ) -> None:
+        """The mark is not stored; one for a key that is not there changes nothing."""
+        sink = open_sink(f"{self.kind}_deletes", sink_config, home)
+        batch = rows(spark, 0, 20)
+        marked = rows(spark, 5, 25).withColumn(
+            "gone", F.expr("CASE WHEN id % 3 = 0 THEN true WHEN id % 3 = 1 THEN false END")
+        )
+        sink.prepare(spark, marked.schema)
+        sink.write(batch.withColumn("gone", F.lit(False)), BatchId("run-1", "query", 0))
+        for _ in range(2):
+            sink.write(marked, BatchId("run-1", "query", 1))
+            assert content(sink.read(spark)) == content(
+                sink.as_stored(rows(spark, 0, 25).where("id < 5 OR id % 3 != 0"))
+            )
+        with pytest.raises(SinkError, match="deletes names gone, which is int"):
+            sink.prepare(spark, marked.withColumn("gone", F.lit(1)).schema)

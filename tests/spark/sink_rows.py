@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 KINDS = ("append", "upsert", "parquet", "kafka", "postgres", "cassandra", "opensearch")
 KEYED = ("upsert", "postgres", "cassandra", "opensearch")
-PURPOSES = ("story", "killed", "keys", "published", "killed_publish", "overtaken")
+PURPOSES = ("story", "killed", "keys", "deletes", "published", "killed_publish", "overtaken")
 KILLED_ROWS = 2000
 KILLED_CAP = 50.0
 
@@ -55,9 +55,11 @@ def sinks_config(servers: dict[str, Any], *, hive: bool) -> AppConfig:
             **{name: value.format(purpose) if isinstance(value, str) else value for name, value in spec.items()},
             "event_time": "happened",
             "key": ["id"],
+            **({"deletes": "gone"} if purpose == "deletes" else {}),
         }
         for kind, spec in specs.items()
         for purpose in PURPOSES
+        if purpose != "deletes" or kind in KEYED
     }
     events = {
         "schema": "id BIGINT, happened TIMESTAMP",

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from shapes import M, reaches, shape_of
 
-from rekappa.app import App
 from rekappa.errors import AppError
-from rekappa.plan.shape import Anchor, Kind, Shape, Tolerance
+from rekappa.plan.shape import Anchor, Kind, Tolerance
 from rekappa.rate import rate_limit
 from rekappa.record import record_ddl
 from rekappa.spark.analysis import analyse
@@ -19,27 +19,7 @@ from rekappa.spark.analysis import analyse
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-M = timedelta(minutes=1)
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
-DDL = record_ddl(
-    "id BIGINT, show BIGINT, event_ts TIMESTAMP, v STRING, x DOUBLE, expires_at TIMESTAMP, day DATE, "
-    "inner STRUCT<deep: STRUCT<ts: TIMESTAMP>>"
-)
-
-
-def shape_of(
-    spark: SparkSession, body: Callable[..., Any], event_time: str | None = "event_ts", mode: str = "append"
-) -> Shape:
-    app = App("probe")
-    app.job(body)
-    job = app.jobs[body.__name__]
-    schemas = dict.fromkeys(job.sources, DDL)
-    return analyse(spark, job, schemas, {job.name: event_time}, {job.name: mode})[job.name]
-
-
-def reaches(shape: Shape) -> tuple[timedelta, timedelta]:
-    assert shape.span is not None
-    return shape.span.before.length, shape.span.after.length
 
 
 def test_a_stateless_job(spark: SparkSession) -> None:

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -100,7 +101,7 @@ def test_paused_and_let_go_on_in_its_own_process(spark: SparkSession, home: Home
     assert run is not None, process.communicate()
     assert answer(home, "pause", run.id)["asked"] == "pause"
     wait_until(lambda: store.run(run.id).state is State.PAUSED, "it is paused")
-    heard: set[str | None] = set()
+    heard: set[datetime | None] = set()
 
     def heard_of(times: int) -> bool:
         lease = store.lease(run_lease(run.id))

@@ -20,10 +20,10 @@ from rekappa.plan.chunks import plan_chunks
 from rekappa.plan.plan import Mode, Plan
 from rekappa.planning.make import make_plan
 from rekappa.runs.backfill import BackfillRequest, continue_backfill, create_backfill, run_backfill
-from rekappa.runs.control import Wish, cancel, set_wish
+from rekappa.runs.control import cancel
 from rekappa.runs.work import Progress
 from rekappa.staging.tables import staging_table
-from rekappa.store.record import Run, State
+from rekappa.store.record import Run, State, Wish
 from rekappa.store.runs import RunStore
 from rekappa.timeline import Window
 
@@ -168,11 +168,11 @@ def test_cancelled_before_it_goes_on(spark: SparkSession, loaded: Loaded, app: A
 
     def give_up(now: Progress) -> None:
         if now.done == 1:
-            set_wish(home, run, Wish.CANCEL)
+            RunStore.open(home).update(run.id, wish=Wish.CANCEL)
 
     assert continue_backfill(spark, loaded, app, home, run.id, on_progress=give_up).state is State.CANCELLED
     with pytest.raises(RunError, match="cancelled"):
-        cancel(RunStore.open(home), home, run.id)
+        cancel(RunStore.open(home), run.id)
 
 
 def test_a_missing_file_is_named_and_the_run_can_go_on(spark: SparkSession, home: Home, tmp_path: Path) -> None:

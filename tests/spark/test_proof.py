@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import signal
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -35,7 +36,7 @@ from rekappa.store.runs import RunStore
 from rekappa.timeline import Window
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import Row, SparkSession
 
 pytestmark = pytest.mark.timeout(1200)
 
@@ -112,6 +113,10 @@ class Proof:
         found = json.loads(result.stdout)
         assert (result.exit_code == 1) == (found["outcome"] == "failed")
         return found
+
+    def totals(self) -> Counter[Row]:
+        self.spark.catalog.refreshTable("lake.proof.totals")
+        return Counter(self.spark.table("lake.proof.totals").collect())
 
     def controls(self, run: Run) -> dict[str, Run]:
         return {
@@ -246,6 +251,37 @@ def test_rows_that_were_not_final_never_pass(proof: Proof) -> None:
     assert found["causes"].get("not final", 0) > 0, found
     assert found["causes"].get("unexplained", 0) == 0, found
     assert verdict["outcome"] == "failed"
+
+
+def test_the_final_part_of_a_window_is_judged_and_published_alone(proof: Proof) -> None:
+    """Another code, so that every hour differs: what is published ends where rows were not final any more."""
+    window = Window(START + 100 * MINUTE, START + 200 * MINUTE)
+    before = proof.totals()
+    proof.limit(9)
+    try:
+        run = proof.backfill(window=window, allow_incomplete=True)
+        verdict = proof.validate(run, "--expect", "changed=big", "--final-only")
+        assert verdict["outcome"] == "passed", verdict
+        until = datetime.fromisoformat(verdict["window"]["end"])
+        assert window.start < until < window.end
+        published = json.loads(proof.call("publish", run.id, "--yes", "--json").stdout)
+        assert published["window"] == verdict["window"]
+        after = proof.totals()
+        changed = (before - after) + (after - before)
+        assert changed
+        assert all(window.start <= row.at.astimezone(UTC) < until for row in changed)
+        assert json.loads(proof.call("undo", run.id, "--yes", "--json").stdout)["state"] == "undone"
+        assert proof.totals() == before
+    finally:
+        proof.limit(4)
+
+
+def test_a_window_without_events_leaves_an_empty_staging(proof: Proof) -> None:
+    window = Window(START + timedelta(days=3), START + timedelta(days=3, hours=1))
+    run = proof.backfill(window=window, mode=Mode.ORDERED, allow_incomplete=True)
+    table = proof.spark.table(staging_table(proof.project.loaded.config, run.id, "totals"))
+    assert table.columns == ["at", "user", "n", "big"]
+    assert table.count() == 0
 
 
 def test_controls_go_with_the_staging_of_their_run(proof: Proof) -> None:

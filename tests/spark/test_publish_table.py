@@ -78,7 +78,7 @@ def putting(
     """A run that would be published into the table; it was created now."""
     spark = rows.sparkSession
     baseline = current_id(load_table(spark, name))
-    part = Part(spark, "out", run, ROWS.window, (), rows, None, baseline, True, before_nothing)
+    part = Part(spark, "out", run, ROWS.window, (), rows, rows.select("id"), None, baseline, True, before_nothing)
     selection = OfKeys(("id",), rows) if by_key else InWindow(**{"column": "at", "window": ROWS.window, **chosen})
     return TablePublisher(part, name, selection, ("id",), unique, nowhere_else=not by_key and not chosen)
 

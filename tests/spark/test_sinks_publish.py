@@ -100,20 +100,23 @@ def test_a_plan_that_was_overtaken_is_refused(spark: SparkSession, sink_config: 
 
 
 @pytest.mark.timeout(1500)
+@pytest.mark.parametrize("kind", ["postgres", "cassandra", "opensearch"])
 def test_killed_while_publishing_and_while_undoing(
-    spark: SparkSession, sink_config: AppConfig, sink_servers: dict[str, Any], home: Home
+    spark: SparkSession, sink_config: AppConfig, sink_servers: dict[str, Any], home: Home, kind: str
 ) -> None:
     """kill -9 in the middle of either leaves a part done; the same call again does the rest."""
-    it = slow_publisher(spark, sink_config, home, None)
+    it = slow_publisher(spark, sink_config, home, kind, None)
     production = rows(spark, 0, COUNT)
     it.sink.prepare(spark, production.schema)
     it.sink.write(production, BatchId("live", "query", 0))
-    before, after = content(production), content(it.part.rows)
+    before, after = (content(it.sink.as_stored(frame)) for frame in (production, it.part.rows))
 
     _killed_half_way("publish", it, sink_servers, home)
     assert content(it.sink.read(spark)) not in (before, after)
     publish(it)
     assert content(it.sink.read(spark)) == after
+    if kind != "postgres":
+        return  # Undoing sends rows as publishing does: once is enough.
     _killed_half_way("undo", it, sink_servers, home)
     assert content(it.sink.read(spark)) not in (before, after)
     undo(it)
@@ -127,21 +130,17 @@ def _killed_half_way(action: str, it: KeyedPublisher, servers: dict[str, Any], h
     service: Any = it.sink.service
     with log.open("wb") as errors:
         process = subprocess.Popen(
-            [sys.executable, Path(__file__).parent / "publish_until_killed.py", spec, home.root, action],
+            [sys.executable, Path(__file__).parent / "publish_until_killed.py", spec, home.root, it.target, action],
             stderr=errors,
             env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
             start_new_session=True,
         )
     try:
-        with service._connect() as connection:
-            connection.autocommit = True
-
-            def fixed() -> int:
-                found = connection.execute(f"SELECT count(*) FROM {service.table} WHERE name = 'fixed'")
-                return int(found.fetchone()[0])
-
-            while not 0 < fixed() < COUNT and process.poll() is None:
-                time.sleep(0.02)
+        while process.poll() is None:
+            fixed = sum(row["name"] == "fixed" for row in service.read(0, 1, None))
+            if 0 < fixed < COUNT:
+                break
+            time.sleep(0.02)
     finally:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)

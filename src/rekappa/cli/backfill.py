@@ -211,13 +211,13 @@ def pause(run: str, dry_run: bool, as_json: bool) -> None:
     from rekappa.runs import control
     from rekappa.store.runs import RunStore
 
-    home, out = Home.locate(), output(as_json)
-    store = RunStore.existing(home)
+    out = output(as_json)
+    store = RunStore.existing(Home.locate())
     found = control.backfill_run(store, run)
     if dry_run:
         out.record({"run": found.id, "state": found.state, "would": "pause"})
         return
-    out.record({"run": control.pause(store, home, run).id, "asked": "pause"})
+    out.record({"run": control.pause(store, run).id, "asked": "pause"})
 
 
 @click.command()
@@ -229,13 +229,13 @@ def cancel(run: str, dry_run: bool, as_json: bool) -> None:
     from rekappa.runs import control
     from rekappa.store.runs import RunStore
 
-    home, out = Home.locate(), output(as_json)
-    store = RunStore.existing(home)
+    out = output(as_json)
+    store = RunStore.existing(Home.locate())
     found = control.backfill_run(store, run)
     if dry_run:
         out.record({"run": found.id, "state": found.state, "would": "cancel"})
         return
-    ended = control.cancel(store, home, run)
+    ended = control.cancel(store, run)
     out.record({"run": ended.id, "state": ended.state, "asked": "cancel"})
 
 
@@ -249,14 +249,14 @@ def resume(run: str, dry_run: bool, as_json: bool) -> None:
     What is in staging is not made again; no row is lost or doubled. The run goes on with the code that it began with.
     """
     from rekappa.runs import control
-    from rekappa.store.record import State
+    from rekappa.store.record import State, Wish
     from rekappa.store.runs import RunStore
 
     home, out = Home.locate(), output(as_json)
     store = RunStore.existing(home)
     found = control.backfill_run(store, run)
     waiting = found.state.going
-    if waiting and found.state is not State.PAUSED and control.wish(home, found) is not control.Wish.PAUSE:
+    if waiting and found.state is not State.PAUSED and found.wish is not Wish.PAUSE:
         raise RunError(f"Cannot resume run {found.id}: process {found.pid} is at work on it")
     if not waiting and not found.state.resumable:
         raise RunError(f"Cannot resume run {found.id}: it is {found.state}", hint="Start a new backfill.")
@@ -265,21 +265,21 @@ def resume(run: str, dry_run: bool, as_json: bool) -> None:
         out.record({"run": found.id, "state": found.state, "would": f"go on {where}"})
         return
     if waiting:
-        control.set_wish(home, found, control.Wish.GO)
+        store.update(found.id, wish=Wish.GO)
         out.record({"run": found.id, "asked": "go on"})
         return
     if found.kind == "control":
         _resume_control(out, home, found)
         return
     from rekappa.config.bind import load_app
-    from rekappa.config.load import load
     from rekappa.runs.backfill import backfill_session, continue_backfill
     from rekappa.runs.code import as_begun
+    from rekappa.staging.staged import load_run
 
-    now = load(found.folder, overrides=found.spec.get("overrides", ()))
+    now = load_run(home, found)
     loaded = as_begun(home, found.id, now)
     if loaded is not now:
-        click.echo(f"the code in {found.folder} has changed: the run goes on with the code it began with", err=True)
+        click.echo(f"the code in {now.folder} has changed: the run goes on with the code it began with", err=True)
     bound = load_app(loaded)
     with out.progress(f"{loaded.config.app} backfill") as line:
         ended = continue_backfill(
@@ -294,7 +294,7 @@ def _resume_control(out: Output, home: Home, run: Run) -> None:
     from rekappa.store.runs import RunStore
     from rekappa.validate.controls import continue_control
 
-    base = load_run(RunStore.existing(home).run(str(run.spec["control_of"])))
+    base = load_run(home, RunStore.existing(home).run(str(run.spec["control_of"])))
     with out.progress(f"{run.app} control") as line:
         ended = continue_control(
             backfill_session(base, home), home, run.id, base, on_progress=lambda now: _move(line, now)

@@ -27,14 +27,15 @@ def _note(text: str) -> None:
 
 
 def _opened(run: str, overrides: tuple[str, ...]) -> tuple[Any, Any]:
+    """Spark, and what of the run publishing is about."""
     from rekappa.runs.backfill import backfill_session
-    from rekappa.staging.staged import backfill_run, load_run, open_staged
+    from rekappa.staging.staged import backfill_run, load_run, open_staged, window_at_stake
 
     home = Home.locate()
     found = backfill_run(home, run)
-    loaded = load_run(found, overrides)
+    loaded = load_run(home, found, overrides)
     spark = backfill_session(loaded, home)
-    return spark, open_staged(spark, home, found, loaded)
+    return spark, open_staged(spark, home, found, loaded).narrowed(window_at_stake(found))
 
 
 def _agreed(yes: bool, question: str) -> None:
@@ -167,36 +168,46 @@ def undo(run: str, force: bool, yes: bool, overrides: tuple[str, ...], dry_run: 
 @click.command()
 @app_argument
 @click.option("--older-than", metavar="DURATION", help="Instead of staging_retention, for example 7d or 0s.")
+@click.option("--history-older-than", "history", metavar="DURATION", help="Also forget older live micro-batches.")
 @_yes
 @set_option
 @dry_run_option
 @json_option
 def clean(
-    app: str, older_than: str | None, yes: bool, overrides: tuple[str, ...], dry_run: bool, as_json: bool
+    app: str,
+    older_than: str | None,
+    history: str | None,
+    yes: bool,
+    overrides: tuple[str, ...],
+    dry_run: bool,
+    as_json: bool,
 ) -> None:
     """Remove staging of APP's ended backfills that is older than its retention, with their checkpoints and logs.
 
-    Their publication can't be undone then.
+    Their publication can't be undone then. Kept code goes that no other run needs. What live runs keep stays, unless
+    --history-older-than 90d names an age beyond which exact replay is given up.
     """
     from rekappa.config.load import load
     from rekappa.publish.clean import clean as remove
     from rekappa.runs.backfill import backfill_session
+    from rekappa.store.runs import RunStore
 
     try:
-        age = parse_duration(older_than) if older_than is not None else None
+        age, past = (parse_duration(told) if told is not None else None for told in (older_than, history))
     except ValueError as error:
         raise ConfigError(str(error)) from None
     loaded = load(app, overrides=overrides)
-    home, out = Home.locate().existing(), output(as_json)
+    home, out = Home.locate(), output(as_json)
+    RunStore.existing(home)
     spark = backfill_session(loaded, home)
-    found = remove(spark, loaded.config, home, older_than=age, dry_run=True)
+    found = remove(spark, loaded.config, home, older_than=age, history=past, dry_run=True)
     going = [one for one in found if one.kept is None]
     if going and not dry_run:
         lost = sum(one.undo_lost for one in going)
-        tables, runs = sum(one.sink is not None for one in going), len({one.run for one in going})
+        tables, runs = sum(one.sink is not None for one in going), len({one.run for one in going if one.run})
         undo = f" {lost} publications can't be undone then." if lost else ""
         _agreed(yes, f"Remove {tables} staging tables, and what else {runs} runs left?{undo}")
-        found = remove(spark, loaded.config, home, older_than=age)
+        found = remove(spark, loaded.config, home, older_than=age, history=past)
     gone = "would remove" if dry_run else "removed"
     rows = [
         (one.name, one.run, one.rows, one.bytes, one.written, one.kept or gone, "lost" if one.undo_lost else "-")

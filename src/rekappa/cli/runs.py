@@ -133,8 +133,8 @@ def _show_progress(out: Output, run: Run) -> None:
 
 
 def _show_diff(out: Output, home: Home, run: str, other: str) -> None:
-    from rekappa.store.code import kept_files
     from rekappa.store.code_diff import code_diff
+    from rekappa.store.kept import kept_files
     from rekappa.store.runs import RunStore
 
     store = RunStore.existing(home)

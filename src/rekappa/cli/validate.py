@@ -24,6 +24,7 @@ from rekappa.home import Home
 @click.option(
     "--late", type=click.Choice(["keep", "drop"]), help="Whether rows with events that production dropped may pass."
 )
+@click.option("--final-only", is_flag=True, help="Judge, and later publish, the window up to its last final instant.")
 @click.option("--no-control", is_flag=True, help="Compare only: run nothing, explain nothing.")
 @click.option("--live-run", default=None, help="Production's run, if several wrote to the sink.")
 @click.option("--html", type=click.Path(dir_okay=False, path_type=Path), help="Write the report as a web page.")
@@ -35,6 +36,7 @@ def validate(
     tolerance: float,
     expect: tuple[str, ...],
     late: str | None,
+    final_only: bool,
     no_control: bool,
     live_run: str | None,
     html: Path | None,
@@ -53,6 +55,7 @@ def validate(
     """
     from rekappa.runs.backfill import backfill_session
     from rekappa.staging.staged import backfill_run, load_run, open_staged
+    from rekappa.validate.final import final_window
     from rekappa.validate.html import page
     from rekappa.validate.report import show
     from rekappa.validate.result import Late, Outcome
@@ -63,11 +66,13 @@ def validate(
         raise click.BadParameter(f"folder {html.parent} does not exist", param_hint="--html")
     home, out = Home.locate(), output(as_json)
     found = backfill_run(home, run)
-    loaded = load_run(found, overrides)
+    loaded = load_run(home, found, overrides)
     told = expectations(expect, tuple(loaded.config.sinks))
     request = Request(ignore, tolerance, told, Late(late) if late else None, not no_control, live_run)
     spark = backfill_session(loaded, home)
     staged = open_staged(spark, home, found, loaded)
+    if final_only:
+        staged = staged.narrowed(final_window(staged))
     verdict = compare(spark, staged, request, tell=lambda text: click.echo(f"{text} …", err=True))
     if html is not None:
         html.write_text(page(verdict), encoding="utf-8")

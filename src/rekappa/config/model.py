@@ -135,8 +135,9 @@ class SinkBase(Model):
     """What all sinks share. `job` is the output it takes: its own name unless told otherwise.
 
     `output_mode` is Spark's, of the query that writes the sink. `version` is the column that says which of two rows
-    of one key is the newer one, whichever comes first; without it the one that is written later stays. `expect` says
-    what a backfill may change by its code, `late` whether rows that production lacks because it dropped events as late
+    of one key is the newer one, whichever comes first; without it the one that is written later stays. `deletes` is a
+    BOOLEAN column that is not stored: a row in which it is true removes the row of its key. `expect` says what a
+    backfill may change by its code, `late` whether rows that production lacks because it dropped events as late
     may be published.
     """
 
@@ -148,6 +149,7 @@ class SinkBase(Model):
     event_time: str | None = None
     output_mode: OutputMode = "append"
     version: str | None = None
+    deletes: str | None = None
     max_rows_per_second: Float | None = Field(default=None, gt=0)
     expect: str | None = None
     late: Literal["keep", "drop"] = "keep"
@@ -159,7 +161,7 @@ class SinkBase(Model):
 
     @model_validator(mode="after")
     def _updates_need_upserts(self) -> Self:
-        told = [name for name in ("output_mode", "version") if getattr(self, name) not in ("append", None)]
+        told = [name for name in ("output_mode", "version", "deletes") if getattr(self, name) not in ("append", None)]
         if told and not self.upserts:
             raise ValueError(
                 f"{told[0]}: {getattr(self, told[0])} needs a sink that upserts by key: iceberg with mode: upsert, "
@@ -167,6 +169,13 @@ class SinkBase(Model):
             )
         if self.version is not None and not self.compares:
             raise ValueError("version needs a sink that compares before it writes: iceberg with mode: upsert, postgres")
+        if self.deletes is not None and self.version is not None:
+            raise ValueError(
+                "deletes and version exclude each other: a row that was removed leaves no version to compare with, so "
+                "an older change that comes late would bring it back"
+            )
+        if self.deletes is not None and self.deletes in (*self.key, self.event_time):
+            raise ValueError(f"deletes: {self.deletes} is not stored, so it can be neither key nor event_time")
         if self.version in self.key:
             raise ValueError(f"version: {self.version} is part of the key, so it is the same for all rows of a key")
         return self

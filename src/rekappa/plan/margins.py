@@ -168,8 +168,8 @@ def _untraced(shape: Shape) -> str:
     if shape.span is not None or shape.has(Kind.CUSTOM):
         return ""
     return (
-        f"the event time of output {shape.output!r} ({shape.event_time}) can't be traced to a column of a source, so "
-        "its distance from ingestion time is not known"
+        f"the event time of output {shape.output!r} ({shape.event_time}) can't be traced to a column of a source by "
+        "which the job's windows and joins go too, so how far its inputs lie from it is not known"
     )
 
 

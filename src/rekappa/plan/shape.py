@@ -57,15 +57,21 @@ class Anchor:
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Inputs behind a row whose time is t have times in [t - before, t + after], by the columns in `anchors`."""
+    """Inputs behind a row whose time is t have times in [t - before, t + after], by the columns in `anchors`.
+
+    `known` is False where that can't be told: t is computed in a way that is not understood, or read from another
+    column than the one by which inputs were put together (the latest expiry among the events of an hour), so that what
+    is near in the one may be far in the other.
+    """
 
     before: Reach = field(default_factory=Reach)
     after: Reach = field(default_factory=Reach)
     anchors: frozenset[Anchor] = frozenset()
+    known: bool = True
 
     def covering(self, other: Span) -> Span:
         before, after = self.before.or_farther(other.before), self.after.or_farther(other.after)
-        return Span(before, after, self.anchors | other.anchors)
+        return Span(before, after, self.anchors | other.anchors, self.known and other.known)
 
 
 class Tolerance(StrEnum):

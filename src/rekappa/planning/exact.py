@@ -15,6 +15,7 @@ from rekappa.plan.model import Slice, Split, reader, source_of
 from rekappa.plan.offsets import Position
 from rekappa.plan.plan import JobPlan, SourcePlan
 from rekappa.plan.recorded import Needed, RecordedBatch, batches_to_replay, exact_slices
+from rekappa.plan.shape import Kind as Operation
 from rekappa.plan.shape import Shape
 from rekappa.planning.inputs import Input, density, scan_source
 from rekappa.planning.request import BackfillRequest
@@ -98,8 +99,11 @@ def _archive(
 
 
 def _times(source: str, event_time: str, shapes: Sequence[Shape]) -> tuple[str, ...]:
-    """The columns by which an event of the source belongs to a time of the output."""
-    if any(shape.event_time is None for shape in shapes):
+    """The columns by which an event of the source belongs to a time of the output.
+
+    Where a sink declares none, or one that nobody knows the columns of, what is read is a stretch of ingestion time.
+    """
+    if any(shape.event_time is None or (shape.span is None and not shape.has(Operation.CUSTOM)) for shape in shapes):
         return (INGESTION,)
     anchors = {anchor.column for shape in shapes for anchor in shape.anchors if anchor.source == source}
     return tuple(sorted(anchors)) or (event_time,)
@@ -127,7 +131,7 @@ def _production(
     if not runs:
         raise PlanError(
             f"Cannot replay {loaded.config.app!r} exactly: no live run of it is recorded here",
-            hint="Exact mode needs the run store of the machine that ran production; use --mode ordered.",
+            hint="Exact mode needs the run store that production writes to (REKAPPA_STORE); else use --mode ordered.",
         )
     found = []
     for run in runs:

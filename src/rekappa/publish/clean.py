@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,6 +13,8 @@ from rekappa.home import Home
 from rekappa.iceberg.commits import load_table
 from rekappa.iceberg.history import tag_before
 from rekappa.iceberg.replace import Edit, drop_branch
+from rekappa.publish.cleaned import Cleaned
+from rekappa.publish.forget import forget_code, forget_history
 from rekappa.staging.tables import StagingTable, drop_staging, list_staging
 from rekappa.store.record import Kind, Run, State
 from rekappa.store.runs import RunStore
@@ -22,32 +23,21 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-@dataclass(frozen=True, slots=True)
-class Cleaned:
-    """One thing that a run left, and what becomes of it: `kept` says why it stays, None that it goes.
-
-    A staging table, or (without a sink) the run's checkpoint folder with its logs and, as `rows`, its batch records.
-    """
-
-    name: str
-    run: str
-    sink: str | None
-    rows: int
-    bytes: int
-    written: datetime
-    kept: str | None
-    undo_lost: bool = False
-
-
 def clean(
-    spark: SparkSession, config: AppConfig, home: Home, *, older_than: timedelta | None = None, dry_run: bool = False
+    spark: SparkSession,
+    config: AppConfig,
+    home: Home,
+    *,
+    older_than: timedelta | None = None,
+    history: timedelta | None = None,
+    dry_run: bool = False,
 ) -> list[Cleaned]:
     """Drop the app's staging tables that are older than the retention and whose run has ended, and with the last
-    staging of a run its checkpoints, logs and batch records.
+    staging of a run its checkpoints, logs, batch records and the code that no other run needs.
 
     A run that is going, paused or can be resumed keeps everything. What a control staged goes with that of the run
     that it is a control of. Undo is impossible afterwards: the tag that marks the state before goes too. Live runs
-    keep what they have: it is production's own history.
+    keep what they have, it is production's own history; with `history`, only their micro-batches younger than that.
     """
     retention = config.staging_retention if older_than is None else older_than
     store = RunStore.open(home)
@@ -86,7 +76,12 @@ def clean(
         and run.id not in kept_runs
         and (run.id in leaving or not any(_tagged(spark, config, run.id, sink) for sink in config.sinks))
     ]
-    return answer + clean_files(store, home, dropped, runs, dry_run=dry_run)
+    answer += clean_files(store, home, dropped, runs, dry_run=dry_run)
+    answer += forget_code(store, home, {run.id for run in dropped}, retention, dry_run=dry_run)
+    if history is not None:
+        own = [run for run in runs if run.app == config.app]
+        answer += forget_history(store, own, history, dry_run=dry_run)
+    return answer
 
 
 def _kept(

@@ -82,8 +82,8 @@ class PublishPlan:
         return all(one.done for one in self.sinks)
 
     def as_json(self) -> dict[str, Any]:
-        window = {"start": self.window.start.isoformat(), "end": self.window.end.isoformat()}
-        return {"version": VERSION, "run": self.run, "window": window, "sinks": [one.as_json() for one in self.sinks]}
+        sinks = [one.as_json() for one in self.sinks]
+        return {"version": VERSION, "run": self.run, "window": self.window.as_json(), "sinks": sinks}
 
 
 @dataclass(frozen=True, slots=True)

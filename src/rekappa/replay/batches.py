@@ -12,6 +12,7 @@ from pathlib import Path
 from rekappa.app import Job
 from rekappa.config.model import AppConfig, KafkaCandidate
 from rekappa.spark.offsetlog import committed_batches, starting_offsets
+from rekappa.store.claim import Claim
 from rekappa.store.record import Batch, Position
 from rekappa.store.runs import RunStore
 
@@ -50,8 +51,10 @@ def positions(lines: Sequence[str | None], order: Sequence[Feed]) -> tuple[Posit
     return tuple(found)
 
 
-def record_batches(store: RunStore, run: str, query: str, checkpoint: Path, order: Sequence[Feed]) -> None:
-    """Bring the store up to the checkpoint. Safe to call at any time, from a run that resumes as well."""
+def record_batches(store: RunStore, claim: Claim, query: str, checkpoint: Path, order: Sequence[Feed]) -> None:
+    """Bring the store up to the checkpoint of the claim's run. Safe to call at any time, also when it resumes."""
+    assert claim.run is not None, "only a run that has begun has batches"
+    run = claim.run
     last = store.last_batch(run, query)
     fresh = [
         Batch(run, query, logged.number, positions(logged.sources, order), logged.watermark, committed)
@@ -61,7 +64,7 @@ def record_batches(store: RunStore, run: str, query: str, checkpoint: Path, orde
         start = _starts(positions(starting_offsets(checkpoint), order), fresh[0].positions)
         fresh.insert(0, Batch(run, query, -1, start, None, datetime.now(UTC)))
     if fresh:
-        store.record_batches(fresh)
+        store.record_batches(fresh, claim)
 
 
 def _starts(known: Sequence[Position], first: Sequence[Position]) -> tuple[Position, ...]:

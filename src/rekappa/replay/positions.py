@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 BUCKET = timedelta(minutes=1)
 _COLUMNS = (REGION, TOPIC, PARTITION, OFFSET, INGESTION)
+_TIMES = ("timestamp", "timestamp_ntz", "date")
 _KEYS = ["region", "topic", "partition", "bucket"]
 
 
@@ -59,11 +60,14 @@ def offsets_of_times(
     """
     from pyspark.sql import functions as F
 
+    rows = rows_at(spark, source.table, source.snapshot)
+    # What a time is made of may be no time itself (text, a number): then ingestion time says where the stretch is.
+    kinds = {column: rows.select(column).schema[0].dataType.typeName() for column in columns}
     inside = F.lit(False)
-    for column in columns:
+    for column in {name if kind in _TIMES else INGESTION for name, kind in kinds.items()}:
         moment = F.col(column)
         inside = inside | ((moment >= F.lit(stretch.start)) & (moment < F.lit(stretch.end)))
-    rows = rows_at(spark, source.table, source.snapshot).where(inside)
+    rows = rows.where(inside)
     if regions:
         rows = rows.where(F.col(REGION).isin(*regions))
     places = [F.col(name).alias(name.rpartition(".")[2]) for name in (REGION, TOPIC, PARTITION)]

@@ -27,7 +27,6 @@ from rekappa.planning.request import BackfillRequest
 from rekappa.replay.tuning import machine_memory, process_settings, unset_by
 from rekappa.runs.bulk_job import run_bulk_job
 from rekappa.runs.code import code_of
-from rekappa.runs.control import Wish, set_wish
 from rekappa.runs.signals import stopping_on_signals
 from rekappa.runs.work import PLAN, Ended, OnProgress, Progress, Work, save_progress
 from rekappa.spark.failures import told
@@ -36,7 +35,7 @@ from rekappa.spark.session import open_session
 from rekappa.staging.baseline import baseline_of
 from rekappa.store.claim import Claim
 from rekappa.store.leases import run_lease
-from rekappa.store.record import Kind, Run, Start, State, new_run_id
+from rekappa.store.record import Kind, Run, Start, State, Wish, new_run_id
 from rekappa.store.runs import RunStore
 
 if TYPE_CHECKING:
@@ -123,7 +122,7 @@ def carried_out(home: Home, run_id: str, carry_out: Callable[[Run, Claim, Event]
         raise RunError(f"Cannot continue run {run.id}: it is {run.state}", hint="Start a new backfill.")
     with store.claim([run_lease(run.id)], f"continue run {run.id}") as claim:
         # Before it shows as running: from then on a wish to pause it stands.
-        set_wish(home, run, Wish.GO)
+        store.update(run.id, wish=Wish.GO)
         claim.begin(run.id, spark_log(home).name)
         try:
             kept = "The run keeps what is done: `rekappa resume RUN` makes the rest."

@@ -10,7 +10,9 @@ from rekappa.config.origin import is_secret
 from rekappa.config.targets import target_of
 from rekappa.home import Home
 from rekappa.replay.batches import Feed, record_batches
-from rekappa.store.code import Code, keep_code, kept_folder
+from rekappa.store.claim import Claim
+from rekappa.store.code import Code
+from rekappa.store.kept import keep_code, kept_folder
 from rekappa.store.record import Start
 from rekappa.store.runs import RunStore
 
@@ -22,13 +24,14 @@ def code_of(home: Home, loaded: Loaded) -> Code:
 
 
 def record_live_start(
-    store: RunStore, loaded: Loaded, code: Code, run: str, query: str, checkpoint: Path, order: tuple[Feed, ...]
+    store: RunStore, loaded: Loaded, code: Code, claim: Claim, query: str, checkpoint: Path, order: tuple[Feed, ...]
 ) -> None:
     """Say from which batch on a live query runs this code: the one after the last that its checkpoint committed."""
-    record_batches(store, run, query, checkpoint, order)
-    last = store.last_batch(run, query)
+    assert claim.run is not None
+    record_batches(store, claim, query, checkpoint, order)
+    last = store.last_batch(claim.run, query)
     target = target_of(loaded.config.sinks[query])
-    store.record_start(Start(run, query, 0 if last is None else last + 1, code, target))
+    store.record_start(Start(claim.run, query, 0 if last is None else last + 1, code, target), claim)
 
 
 def kept_version(home: Home, code: Code, base: Loaded) -> Loaded:

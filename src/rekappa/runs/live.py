@@ -109,7 +109,7 @@ def run_live(
             trigger = config.profiles.live.trigger or TRIGGER
             with told(f"run {config.app!r}", GOES_ON), stopping_on_signals() as stop:
                 spark = open_session(config, "live", home, **_retention(loaded, trigger))
-                record = partial(record_live_start, store, loaded, code, run.id)
+                record = partial(record_live_start, store, loaded, code, claim)
                 when = AVAILABLE_NOW if available_now else trigger
                 _start(spark, loaded, app, home, claim, when, stop, started, record)
                 _watch(store, claim, home.checkpoint(config.app, run.id), started, stop, on_progress)
@@ -224,10 +224,9 @@ def _failure(one: _Started) -> Exception | None:
 
 def _report(store: RunStore, claim: Claim, folder: Path, started: list[_Started], on_progress: OnProgress) -> None:
     progress = [one.reader.read() for one in started]
-    assert claim.run is not None
     claim.update(progress={"queries": [_plain(report) for report in progress]})
     for one in started:
-        record_batches(store, claim.run, one.query.name, folder / one.query.name, one.feeds)
+        record_batches(store, claim, one.query.name, folder / one.query.name, one.feeds)
     on_progress(progress)
 
 

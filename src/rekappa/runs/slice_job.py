@@ -15,14 +15,14 @@ from rekappa.record import METADATA
 from rekappa.replay.closing import reached
 from rekappa.replay.ordered import ArchiveSource, Control, HoldBack, SliceProgress, run_slices
 from rekappa.replay.sessions import cut_from
-from rekappa.runs.control import Wish, wish
 from rekappa.runs.work import Ended, Progress, Work, report
 from rekappa.sinks.contract import BatchId, Sink
 from rekappa.sources.decode import metadata_type, payload_type
 from rekappa.sources.open import named_source, open_batch, past_candidate
+from rekappa.spark.analysis import output_schema
 from rekappa.spark.calling import results_of
 from rekappa.staging.tables import staging_sink
-from rekappa.store.record import State
+from rekappa.store.record import State, Wish
 from rekappa.timeline import format_instant
 
 if TYPE_CHECKING:
@@ -60,7 +60,11 @@ def run_slices_job(work: Work, job: JobPlan) -> bool:
             "final_until": format_instant(outcome.watermark) if outcome.watermark else None,
         }
         if not outcome.finished:
-            raise Ended(State.CANCELLED if wish(work.home, work.run) is Wish.CANCEL else State.STOPPED)
+            raise Ended(State.CANCELLED if work.claim.wish() is Wish.CANCEL else State.STOPPED)
+        if not work.spark.catalog.tableExists(sink.table):
+            # There was nothing to read. That is a result too: an empty one.
+            schemas = {name: source.schema for name, source in sources.items()}
+            sink.prepare(work.spark, output_schema(work.spark, work.app.jobs[job.job], schemas, query.output))
         doubts = [moment for moment in (outcome.not_final_from, _cut_sessions(work, job, query)) if moment is not None]
         work.jobs[job.name]["queries"][query.name]["not_final_from"] = format_instant(min(doubts)) if doubts else None
     return fresh
@@ -111,7 +115,7 @@ def _writer(work: Work, query: Query, sink: Sink) -> Callable[[DataFrame, int], 
 
 
 def _slice_control(work: Work) -> Control:
-    told = wish(work.home, work.run)
+    told = work.claim.wish()
     if work.stop.is_set() or told is Wish.CANCEL:
         return Control.STOP
     if told is Wish.PAUSE:

@@ -15,10 +15,9 @@ from rekappa.config.load import Loaded
 from rekappa.errors import RekappaError, WorkFailed
 from rekappa.home import Home
 from rekappa.plan.plan import Mode, Plan
-from rekappa.runs.control import Wish, wish
 from rekappa.spark.failures import Again, read_failure
 from rekappa.store.claim import Claim
-from rekappa.store.record import Run, State
+from rekappa.store.record import Run, State, Wish
 from rekappa.timeline import format_instant
 
 if TYPE_CHECKING:
@@ -119,11 +118,11 @@ def go_on(work: Work, waiting: Callable[[], None]) -> bool:
     """Called between chunks: waits while paused; raises `Ended` to leave."""
     if work.stop.is_set():
         raise Ended(State.STOPPED)
-    told = wish(work.home, work.run)
+    told = work.claim.wish()
     if told is Wish.PAUSE:
         work.pausing(True)
         waiting()
-        while (told := wish(work.home, work.run)) is Wish.PAUSE and not work.stop.is_set():
+        while (told := work.claim.wish()) is Wish.PAUSE and not work.stop.is_set():
             time.sleep(LOOK)
         if work.stop.is_set():
             raise Ended(State.STOPPED)

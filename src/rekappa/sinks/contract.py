@@ -54,7 +54,8 @@ class Sink(ABC):
 
     `key` is what upserts go by (empty for a sink that appends), `event_time` the column that says which window
     a row belongs to (a row's ingestion time where the sink names none), `version` the column that says which of two
-    rows of one key is newer (the one written later where the sink names none), `caps` the limits on rows per second.
+    rows of one key is newer (the one written later where the sink names none), `deletes` the column that marks rows
+    which remove their key and is not stored itself, `caps` the limits on rows per second.
     """
 
     name: str
@@ -62,6 +63,7 @@ class Sink(ABC):
     key: tuple[str, ...] = ()
     event_time: str | None = None
     version: str | None = None
+    deletes: str | None = None
     caps: tuple[Cap, ...] = ()
 
     @abstractmethod
@@ -78,6 +80,13 @@ class Sink(ABC):
     @abstractmethod
     def read(self, spark: SparkSession, window: Window | None = None) -> DataFrame | None:
         """What the sink holds, of the window if one is given; None where Spark can't read it back."""
+
+    def rows_of(self, spark: SparkSession, keys: DataFrame) -> DataFrame | None:
+        """What the sink holds of these keys; None where Spark can't read it back."""
+        held = self.read(spark)
+        if held is None:
+            return None
+        return held.join(keys, list(self.key), "left_semi").select(*(f"`{name}`" for name in held.columns))
 
     def pace(self, spark: SparkSession) -> Pace | None:
         """The caps as tasks need them. A sink applies them as the last step before rows leave Spark."""

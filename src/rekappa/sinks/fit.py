@@ -51,6 +51,22 @@ def require_columns(rows: StructType, named: tuple[str, ...], setting: str, sink
         )
 
 
+def stored_columns(rows: StructType, deletes: str | None, sink: str) -> StructType:
+    """The columns that a sink keeps: all but the one that marks rows which remove their key."""
+    if deletes is None:
+        return rows
+    from pyspark.sql.types import StructType
+
+    require_columns(rows, (deletes,), "deletes", sink)
+    marks = [field for field in rows if field.name.lower() == deletes.lower()]
+    if marks[0].dataType.typeName() != "boolean":
+        raise SinkError(
+            f"Cannot write sink {sink!r}: its deletes names {deletes}, which is {marks[0].dataType.simpleString()}",
+            hint="Make it BOOLEAN in the job, true for a row that removes its key.",
+        )
+    return StructType([field for field in rows if field not in marks])
+
+
 def columns_ddl(schema: StructType) -> str:
     """The columns for CREATE TABLE, all nullable. Every name is quoted: some are words of SQL."""
     named = [(field.name.replace("`", "``"), field.dataType.simpleString()) for field in schema]

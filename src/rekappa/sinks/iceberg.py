@@ -15,7 +15,7 @@ from rekappa.errors import SinkError
 from rekappa.iceberg.commits import BATCH, WRITER, last_batch, stamp
 from rekappa.rate import paced
 from rekappa.sinks.contract import BatchId, Rerun, Sink, in_window
-from rekappa.sinks.fit import columns_ddl, require_columns, require_fit
+from rekappa.sinks.fit import columns_ddl, require_columns, require_fit, stored_columns
 from rekappa.sinks.keys import newest_per_key, refused
 
 if TYPE_CHECKING:
@@ -53,6 +53,7 @@ class IcebergSink(Sink):
         key: tuple[str, ...] = (),
         event_time: str | None = None,
         version: str | None = None,
+        deletes: str | None = None,
         partition_by: tuple[str, ...] | None = None,
         properties: dict[str, str] | None = None,
     ) -> None:
@@ -61,6 +62,7 @@ class IcebergSink(Sink):
         self.key = key
         self.event_time = event_time
         self.version = version
+        self.deletes = deletes
         self._partition_by = partition_by
         self._properties = properties or {}
         self._committed: dict[str, int] = {}
@@ -69,9 +71,10 @@ class IcebergSink(Sink):
         require_columns(schema, self.key, "key", self.name)
         require_columns(schema, (self.event_time,) if self.event_time else (), "event_time", self.name)
         require_columns(schema, (self.version,) if self.version else (), "version", self.name)
+        stored = stored_columns(schema, self.deletes, self.name)
         if not spark.catalog.tableExists(self.table):
-            create_table(spark, self.table, schema, self._partitions(schema), self._properties)
-        require_fit(schema, spark.table(self.table).schema, self.table)
+            create_table(spark, self.table, stored, self._partitions(stored), self._properties)
+        require_fit(stored, spark.table(self.table).schema, self.table)
 
     def _partitions(self, schema: StructType) -> tuple[str, ...]:
         """As configured; otherwise by the hour of the event time, so that a window is a set of files."""
@@ -121,7 +124,7 @@ class IcebergAppend(IcebergSink):
 
 
 class IcebergUpsert(IcebergSink):
-    """Replaces the rows that have the batch's keys, adds the others: one MERGE. A newer version is not replaced."""
+    """Replaces, or removes, the rows that have the batch's keys, adds the others: one MERGE. A newer version stays."""
 
     rerun = Rerun.IDEMPOTENT
     _stamping = Lock()
@@ -134,6 +137,8 @@ class IcebergUpsert(IcebergSink):
         newest.createOrReplaceTempView(view)
         same = " AND ".join(f"t.`{column}` = s.`{column}`" for column in self.key)
         newer = f" AND (t.`{self.version}` IS NULL OR s.`{self.version}` >= t.`{self.version}`)" if self.version else ""
+        removal = f"WHEN MATCHED AND s.`{self.deletes}` THEN DELETE " if self.deletes else ""
+        present = f" AND s.`{self.deletes}` IS NOT TRUE" if self.deletes else ""
         # SQL takes no write options: the stamp goes through the session, one MERGE at a time.
         stamps = {f"{_SESSION_STAMP}{WRITER}": batch.writer, f"{_SESSION_STAMP}{BATCH}": str(batch.number)}
         with self._stamping:
@@ -142,7 +147,7 @@ class IcebergUpsert(IcebergSink):
             try:
                 spark.sql(
                     f"MERGE INTO {self.table} t USING {view} s ON {same} "
-                    f"WHEN MATCHED{newer} THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
+                    f"{removal}WHEN MATCHED{newer} THEN UPDATE SET * WHEN NOT MATCHED{present} THEN INSERT *"
                 )
             except Exception as error:
                 raise refused(error, self.name) from error

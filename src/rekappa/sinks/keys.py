@@ -5,7 +5,8 @@ version, where the sink declares one, and then the latest event time; between eq
 decides, so that a retry decides alike. Where the sink declares neither, two rows with one key are refused: nothing
 could say which of them is right.
 
-Of two batches the later one wins, unless a version says that what is there already is newer.
+Of two batches the later one wins, unless a version says that what is there already is newer. A row that is marked by
+the sink's `deletes` takes part in all this, and then removes its key.
 """
 
 from __future__ import annotations
@@ -43,6 +44,20 @@ def newest_per_key(
     said = F.concat_ws(", ", *(F.concat(F.lit(f"{column}="), F.col(column).cast("string")) for column in key))
     twice = F.raise_error(F.concat(F.lit(f"{MARK}several rows have the key "), said))
     return grouped.select(F.when(F.col("n") == 1, F.col("row")).otherwise(twice).alias("row")).select("row.*")
+
+
+def removing(rows: DataFrame, deletes: str | None) -> DataFrame:
+    """The rows that remove their key."""
+    from pyspark.sql import functions as F
+
+    return rows.where(F.col(f"`{deletes}`") if deletes else F.lit(False))
+
+
+def staying(rows: DataFrame, deletes: str | None) -> DataFrame:
+    """The rows that a sink keeps, without the mark."""
+    from pyspark.sql import functions as F
+
+    return rows.where(~F.coalesce(F.col(f"`{deletes}`"), F.lit(False))).drop(deletes) if deletes else rows
 
 
 def newness(event_time: str | None, version: str | None) -> list[Column]:

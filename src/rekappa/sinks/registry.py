@@ -55,6 +55,7 @@ def _open(name: str, config: AppConfig, home: Home) -> Sink:
                 key=spec.key,
                 event_time=spec.event_time,
                 version=spec.version,
+                deletes=spec.deletes,
                 partition_by=spec.partition_by,
             )
         case model.KafkaSink():
@@ -70,7 +71,7 @@ def _open(name: str, config: AppConfig, home: Home) -> Sink:
         case _:
             from rekappa.sinks.service import ServiceSink
 
-            return ServiceSink(name, _service(spec), spec.key, spec.event_time, spec.version)
+            return ServiceSink(name, _service(spec), spec.key, spec.event_time, spec.version, spec.deletes)
 
 
 def _service(spec: model.PostgresSink | model.CassandraSink | model.OpenSearchSink) -> Service:

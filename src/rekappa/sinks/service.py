@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from rekappa.errors import SinkError
 from rekappa.rate import Pace
 from rekappa.sinks.contract import BatchId, Rerun, Sink, in_window
-from rekappa.sinks.fit import require_columns
-from rekappa.sinks.keys import newest_per_key, refused
+from rekappa.sinks.fit import require_columns, stored_columns
+from rekappa.sinks.keys import newest_per_key, refused, removing, staying
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -138,29 +138,43 @@ class ServiceSink(Sink):
         key: tuple[str, ...],
         event_time: str | None = None,
         version: str | None = None,
+        deletes: str | None = None,
     ) -> None:
         self.name = name
         self.service = service
         self.key = key
         self.event_time = event_time
         self.version = version
+        self.deletes = deletes
 
     def prepare(self, spark: SparkSession, schema: StructType) -> None:
         require_columns(schema, self.key, "key", self.name)
         require_columns(schema, (self.event_time,) if self.event_time else (), "event_time", self.name)
         require_columns(schema, (self.version,) if self.version else (), "version", self.name)
-        self.service.prepare(schema)
+        self.service.prepare(stored_columns(schema, self.deletes, self.name))
 
     def write(self, rows: DataFrame, batch: BatchId) -> None:
         """Upserts are their own protection: the same rows again leave the same content."""
         newest = newest_per_key(rows, self.key, self.event_time, self.version)
+        pace = self.pace(rows.sparkSession)
         try:
-            send(newest, self.service, "advance" if self.version else "upsert", self.pace(rows.sparkSession))
+            send(staying(newest, self.deletes), self.service, "advance" if self.version else "upsert", pace)
+            if self.deletes:
+                keys = removing(newest, self.deletes).select(*(f"`{name}`" for name in self.key))
+                send(keys, self.service, "delete", pace)
         except Exception as error:
             raise refused(error, self.name) from error
 
     def read(self, spark: SparkSession, window: Window | None = None) -> DataFrame:
         return self.of_window(fetch(spark, self.service, window), window)
+
+    def rows_of(self, spark: SparkSession, keys: DataFrame) -> DataFrame:
+        """Asks for the keys in batches: a large table is not read for a few of them."""
+        from pyspark.sql import functions as F
+
+        types = {field.name: field.dataType for field in self.service.schema()}
+        typed = [F.col(f"`{name}`").cast(types[name]).alias(name) for name in self.key]
+        return look_up(spark, self.service, self.as_stored(keys).select(*typed), self.pace(spark))
 
     def of_window(self, rows: DataFrame, window: Window | None) -> DataFrame:
         """Those of the rows that lie in the window: a service may answer more."""

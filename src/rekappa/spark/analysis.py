@@ -9,7 +9,8 @@ The probes are streaming file sources on empty folders: cheap, streaming, and ea
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -34,6 +35,7 @@ from rekappa.spark.plans.walk import CUSTOM, Rows, Walk, is_stream
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
 
 
 def analyse(
@@ -49,13 +51,7 @@ def analyse(
     declares (None: it declares none), `output_modes` how each output is written, "append" unless told otherwise.
     Refuses with `AppError` what Spark would refuse to run as a stream.
     """
-    with tempfile.TemporaryDirectory(prefix="rekappa-probe-") as folder, watching() as clock:
-        probes, paths = {}, {}
-        for name in job.sources:
-            path = Path(folder, name)
-            path.mkdir()
-            probes[name] = spark.readStream.schema(schemas[name]).format("parquet").load(str(path))
-            paths[f"FileSource[{path}]"] = name
+    with _probes(spark, job, schemas) as (probes, paths), watching() as clock:
         results = results_of(job, probes)
         shapes = {}
         for name, event_time in outputs.items():
@@ -65,6 +61,27 @@ def analyse(
                 found = replace(found, clock=tuple(sorted({*found.clock, *clock})))
             shapes[name] = found
         return shapes
+
+
+def output_schema(spark: SparkSession, job: Job, schemas: Mapping[str, StructType], output: str) -> StructType:
+    """The columns of one output of a job, which is called but not run."""
+    with _probes(spark, job, schemas) as (probes, _):
+        return results_of(job, probes)[output].schema
+
+
+@contextmanager
+def _probes(
+    spark: SparkSession, job: Job, schemas: Mapping[str, str] | Mapping[str, StructType]
+) -> Iterator[tuple[dict[str, DataFrame], dict[str, str]]]:
+    """A stream for each source of the job, and the sources by what Spark calls these."""
+    with tempfile.TemporaryDirectory(prefix="rekappa-probe-") as folder:
+        probes, paths = {}, {}
+        for name in job.sources:
+            path = Path(folder, name)
+            path.mkdir()
+            probes[name] = spark.readStream.schema(schemas[name]).format("parquet").load(str(path))
+            paths[f"FileSource[{path}]"] = name
+        yield probes, paths
 
 
 def _shape(
@@ -143,7 +160,7 @@ def _sink_time(rows: Rows, event_time: str | None) -> tuple[Span | None, frozens
         if isinstance(found, Spread):
             found = found.start
         if isinstance(found, Moment):
-            return found.span, found.span.anchors
+            return (found.span if found.span.known else None), found.span.anchors
         return None, rows.origins.get(attribute.id, frozenset())
     return None, frozenset()
 

@@ -11,14 +11,15 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from rekappa.home import Home
+from rekappa.store.host import this_host
 
 JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 _LOG_CONFIG = Path(__file__).with_name("log4j2.properties")
 
 
 def spark_log(home: Home) -> Path:
-    """Where this process's Spark writes its log."""
-    return home.logs / f"spark-{os.getpid()}.log"
+    """Where this process's Spark writes its log; its name is in the record of the run, which other machines read."""
+    return home.logs / f"spark-{this_host().name}-{os.getpid()}.log"
 
 
 def local_defaults() -> dict[str, str]:

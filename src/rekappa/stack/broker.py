@@ -112,7 +112,8 @@ def _configure(home: Home, record: Record) -> None:
     properties.write_text(server_properties(record.port, record.controller_port, data))
     if (data / "meta.properties").exists():
         return
-    command = [*_command(home), "kafka.tools.StorageTool", "format", "-t", record.cluster, "-c", properties]
+    # One argument: an id may begin with a dash.
+    command = [*_command(home), "kafka.tools.StorageTool", "format", f"--cluster-id={record.cluster}", "-c", properties]
     formatted = subprocess.run(command, capture_output=True, text=True, check=False)
     if formatted.returncode:
         raise StackError(

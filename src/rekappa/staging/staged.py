@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from rekappa.config.load import Loaded, load
@@ -11,9 +11,11 @@ from rekappa.home import Home
 from rekappa.iceberg.selection import InWindow
 from rekappa.record import METADATA, REGION
 from rekappa.sinks.contract import in_window, window_column
+from rekappa.sinks.keys import staying
 from rekappa.sinks.registry import open_sink
 from rekappa.staging.tables import staging_table
 from rekappa.staging.versions import BATCH, last_versions
+from rekappa.store.kept import folder_of
 from rekappa.store.record import Kind, Run, State
 from rekappa.store.runs import RunStore
 from rekappa.timeline import Window
@@ -35,12 +37,19 @@ class StagedSink:
 
     def rows(self, spark: SparkSession) -> DataFrame:
         """What production would hold of the window, had it run this: the last version of a key, where it upserts."""
-        staged = spark.table(self.table)
-        if BATCH not in staged.columns:
-            return staged
-        last = last_versions(staged, self.sink.key, self.sink.event_time, self.sink.version)
+        return staying(self._last(spark), self.sink.deletes)
+
+    def keys(self, spark: SparkSession) -> DataFrame:
+        """The keys that the run wrote last in the window, those that it removed among them."""
+        return self._last(spark).select(*(f"`{name}`" for name in self.sink.key)).distinct()
+
+    def _last(self, spark: SparkSession) -> DataFrame:
+        rows = spark.table(self.table)
+        if BATCH in rows.columns:
+            rows = last_versions(rows, self.sink.key, self.sink.event_time, self.sink.version)
         # A key whose last version lies outside the window has no row in it, whatever it was before.
-        return in_window(last, self.sink.event_time, self.window, self.name) if self.sink.event_time else last
+        timed = self.sink.event_time is not None or METADATA in rows.columns
+        return in_window(rows, self.sink.event_time, self.window, self.name) if timed else rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,15 +60,14 @@ class Staged:
     home: Home
     sinks: tuple[StagedSink, ...]
 
+    def narrowed(self, window: Window) -> Staged:
+        """The same run, but only what it staged for this part of its window."""
+        return replace(self, window=window, sinks=tuple(replace(one, window=window) for one in self.sinks))
+
 
 def keyed_only(spark: SparkSession, one: StagedSink) -> bool:
     """Whether the sink has keys but nothing that says which window a row belongs to."""
     return bool(one.sink.key) and one.sink.event_time is None and METADATA not in one.rows(spark).columns
-
-
-def of_keys(rows: DataFrame, staged: DataFrame, key: tuple[str, ...]) -> DataFrame:
-    """The rows whose key is among the staged ones."""
-    return rows.join(staged.select(*key).distinct(), list(key), "left_semi").select(*rows.columns)
 
 
 def span_of(spark: SparkSession, staged: Staged, one: StagedSink) -> InWindow:
@@ -81,9 +89,9 @@ def span_of(spark: SparkSession, staged: Staged, one: StagedSink) -> InWindow:
     return InWindow(column, staged.window, named, regions)
 
 
-def load_run(run: Run, overrides: tuple[str, ...] = ()) -> Loaded:
-    """The app's configuration as the run had it, and what is overridden now."""
-    return load(run.folder, overrides=(*run.spec.get("overrides", ()), *overrides))
+def load_run(home: Home, run: Run, overrides: tuple[str, ...] = ()) -> Loaded:
+    """The app's configuration as the run had it, and what is overridden now; elsewhere, that of the kept code."""
+    return load(folder_of(home, run), overrides=(*run.spec.get("overrides", ()), *overrides))
 
 
 def backfill_run(home: Home, run_id: str) -> Run:
@@ -112,9 +120,16 @@ def window_of(run: Run) -> Window:
         raise RunError(f"Cannot use run {run.id}: its record has no window") from None
 
 
+def window_at_stake(run: Run) -> Window:
+    """What of the run publishing is about: what production holds of it; before that, what its verdict was given for."""
+    published, judged = run.publication or {}, run.validation or {}
+    told = (published if published.get("state") != "undone" else {}).get("window") or judged.get("window")
+    return Window.parse(told["start"], told["end"]) if told else window_of(run)
+
+
 def open_staged(spark: SparkSession, home: Home, run: Run, loaded: Loaded | None = None) -> Staged:
     """What the run left in staging. Refuses when any of its staging tables is gone."""
-    loaded = loaded or load_run(run)
+    loaded = loaded or load_run(home, run)
     config = loaded.config
     named = run.spec.get("sinks") or list(config.sinks)
     window = window_of(run)

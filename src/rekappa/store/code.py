@@ -1,10 +1,7 @@
-"""Which code a run ran, kept so that it can be run again when the app's folder has moved on.
+"""Which code a run runs: what belongs to it, and what it is called.
 
-    code = keep_code(home, folder)          what `rekappa run` and `rekappa backfill` record
-    folder = kept_folder(home, code.hash)   the same files, months later
-
-The identity is a hash of the folder's code and configuration: two folders with the same files are the same code. A
-folder is kept once per hash. Left out are what Python and editors leave behind, documents, data and secrets; a secret
+The identity is a hash of the folder's code and configuration: two folders with the same files are the same code, on
+any machine. Left out are what Python and editors leave behind, documents, data and secrets; a secret
 that stands in rekappa.yaml is masked in what is kept.
 """
 
@@ -13,10 +10,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-import shutil
 import subprocess
-import tempfile
-import zipfile
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from fnmatch import fnmatch
@@ -25,8 +19,6 @@ from pathlib import Path
 from typing import Any
 
 from rekappa import __version__
-from rekappa.errors import RunError
-from rekappa.home import Home
 from rekappa.masking import hidden, is_secret_name
 
 MOST_OF_A_FILE = 2 << 20
@@ -52,7 +44,6 @@ _BLOCK = re.compile(
     r"""(?P<value>[|>][^\n]*(?:\n(?:(?P=room)[ ]+[^\n]*|[ ]*(?=\n)))+)"""
 )
 _CONFIGURATION = ("rekappa.yaml", "rekappa.yml")
-_ITS_TIME = (1980, 1, 1, 0, 0, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,69 +77,15 @@ class Code:
         return f"{short}{git}"
 
 
-def keep_code(home: Home, folder: Path, overrides: tuple[str, ...] = ()) -> Code:
-    """Keep the folder's code as it is now, if it is not kept yet, and answer its identity. Never refuses."""
-    files, left_out, reason = _files(folder)
+def read_code(folder: Path, overrides: tuple[str, ...] = ()) -> tuple[Code, dict[str, bytes]]:
+    """The folder's code as it is now, and which code that is. Never refuses."""
+    files, left_out, reason = code_files(folder)
     commit, dirty = _git(folder)
-    digest = None
-    if reason is None:
-        digest = _digest(files)
-        _save(home, digest, files)
-    return Code(digest, commit, dirty, __version__, version("pyspark"), left_out, reason, overrides)
+    digest = code_hash(files) if reason is None else None
+    return Code(digest, commit, dirty, __version__, version("pyspark"), left_out, reason, overrides), files
 
 
-def kept_files(home: Home, digest: str) -> dict[str, bytes]:
-    """The kept code by path; refuses a hash that is not kept here."""
-    try:
-        with zipfile.ZipFile(_blob(home, digest)) as kept:
-            files = {name: kept.read(name) for name in kept.namelist()}
-    except FileNotFoundError:
-        raise RunError(
-            f"Cannot find code {digest[:12]}: {home.code} does not hold it",
-            hint="It is kept on the machine that ran it.",
-        ) from None
-    if _digest(files) != digest:
-        raise RunError(f"Cannot use code {digest[:12]}: {_blob(home, digest)} was changed since it was kept")
-    return files
-
-
-def kept_folder(home: Home, digest: str) -> Path:
-    """A folder with the kept code, as it was, made anew if it is not there or was touched."""
-    files = kept_files(home, digest)
-    folder = home.code / digest
-    if folder.is_dir() and _files(folder)[0] == files:
-        return folder
-    unfinished = Path(tempfile.mkdtemp(prefix=f".{digest[:12]}.", dir=home.code))
-    for name, content in files.items():
-        file = unfinished / name
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_bytes(content)
-    shutil.rmtree(folder, ignore_errors=True)
-    try:
-        os.replace(unfinished, folder)
-    except OSError:
-        # Another process was quicker, with the same files.
-        shutil.rmtree(unfinished, ignore_errors=True)
-    return folder
-
-
-def _blob(home: Home, digest: str) -> Path:
-    return home.code / f"{digest}.zip"
-
-
-def _save(home: Home, digest: str, files: Mapping[str, bytes]) -> None:
-    blob = _blob(home, digest)
-    if blob.exists():
-        return
-    home.made().code.mkdir(exist_ok=True)
-    unfinished = blob.with_name(f".{digest}.{os.getpid()}")
-    with zipfile.ZipFile(unfinished, "w", zipfile.ZIP_DEFLATED) as out:
-        for name in sorted(files):
-            out.writestr(zipfile.ZipInfo(name, _ITS_TIME), files[name], zipfile.ZIP_DEFLATED)
-    os.replace(unfinished, blob)
-
-
-def _digest(files: Mapping[str, bytes]) -> str:
+def code_hash(files: Mapping[str, bytes]) -> str:
     digest = hashlib.sha256()
     for name in sorted(files):
         for part in (name.encode(), files[name]):
@@ -157,7 +94,7 @@ def _digest(files: Mapping[str, bytes]) -> str:
     return digest.hexdigest()[:32]
 
 
-def _files(folder: Path) -> tuple[dict[str, bytes], tuple[str, ...], str | None]:
+def code_files(folder: Path) -> tuple[dict[str, bytes], tuple[str, ...], str | None]:
     """The files to keep, those that were left out for their size or as secrets, and why nothing can be kept."""
     found: dict[str, bytes] = {}
     left_out: list[str] = []

@@ -1,125 +1,91 @@
-"""The run store's file: SQLite, shared by every process of a project, with a version that only grows.
-
-A change of the schema is a new step at the end of `_STEPS`; steps that were released are never edited.
-"""
+"""The run store's database: transactions that look, transactions that change, and the tables' version."""
 
 from __future__ import annotations
 
-import sqlite3
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
-from pathlib import Path
+from typing import Any
 
-from rekappa.errors import RunError
-from rekappa.stack.process import birth_of
-from rekappa.store.host import this_host
+from sqlalchemy import Connection
+from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, OperationalError, ProgrammingError
 
-BUSY = 30.0
-"""Seconds to wait for another process's transaction; each takes milliseconds."""
+from rekappa.errors import RunError, StoreError
+from rekappa.store.address import Address
+from rekappa.store.dialects import BUSY, dialect_of
+from rekappa.store.migrations import VERSION, bring_up_to_date
 
-
-def _first(db: sqlite3.Connection) -> None:
-    db.execute(
-        "CREATE TABLE IF NOT EXISTS runs ("
-        "id TEXT PRIMARY KEY, app TEXT NOT NULL, kind TEXT NOT NULL, folder TEXT NOT NULL, state TEXT NOT NULL,"
-        " created TEXT NOT NULL, started TEXT, ended TEXT, pid INTEGER, process TEXT,"
-        " spec TEXT NOT NULL, progress TEXT NOT NULL, validation TEXT, publication TEXT, error TEXT)"
-    )
-    db.execute(
-        "CREATE TABLE IF NOT EXISTS batches ("
-        "run TEXT NOT NULL, query TEXT NOT NULL, batch INTEGER NOT NULL, positions TEXT NOT NULL,"
-        " watermark TEXT, committed TEXT NOT NULL, PRIMARY KEY (run, query, batch)) WITHOUT ROWID"
-    )
-
-
-def _leases(db: sqlite3.Connection) -> None:
-    """Who is at work moves from the runs to leases; a process that is at work now keeps its run for a day."""
-    db.execute(
-        "CREATE TABLE leases (name TEXT PRIMARY KEY, token INTEGER NOT NULL, run TEXT, host TEXT, machine TEXT,"
-        " pid INTEGER, process TEXT, heartbeat TEXT, expires TEXT) WITHOUT ROWID"
-    )
-    now, host = datetime.now(UTC), this_host()
-    for run, pid, started in db.execute("SELECT id, pid, process FROM runs WHERE pid IS NOT NULL").fetchall():
-        birth = birth_of(pid)
-        if birth is not None and birth.rsplit("/", 1)[-1] == started:
-            until = (now + timedelta(days=1)).isoformat()
-            row = [f"run {run}", 1, run, host.name, host.machine, pid, birth, now.isoformat(), until]
-            db.execute("INSERT INTO leases VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
-    db.execute("ALTER TABLE runs DROP COLUMN pid")
-    db.execute("ALTER TABLE runs DROP COLUMN process")
-    db.execute("ALTER TABLE runs ADD COLUMN logs TEXT NOT NULL DEFAULT '[]'")
-
-
-def _starts(db: sqlite3.Connection) -> None:
-    """Which code each query ran, from which batch on."""
-    db.execute(
-        "CREATE TABLE starts (run TEXT NOT NULL, query TEXT NOT NULL, batch INTEGER NOT NULL, code TEXT NOT NULL,"
-        " target TEXT NOT NULL, at TEXT NOT NULL, PRIMARY KEY (run, query, batch)) WITHOUT ROWID"
-    )
-
-
-def _version(db: sqlite3.Connection) -> int:
-    return int(db.execute("PRAGMA user_version").fetchone()[0])
-
-
-_STEPS: tuple[Callable[[sqlite3.Connection], None], ...] = (_first, _leases, _starts)
-VERSION = len(_STEPS)
+_AGAIN = 0.25
 
 
 class Database:
-    """Opens connections; the first of a new version brings the file up to it."""
+    """Opens connections; the first of a new version brings the tables up to it.
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._use_wal()
+    `create` says whether an empty store is made, or refused.
+    """
+
+    def __init__(self, address: Address, *, create: bool = True) -> None:
+        self.address = address
+        if not create and address.file is not None and not address.file.is_file():
+            raise RunError(f"Cannot find any run: there is no run store {address}")
+        self._dialect, self._patience = dialect_of(address), 0.0
+        with self._reported():
+            self._dialect.prepare()
         with self.reading() as db:
-            version = _version(db)
+            version = self._dialect.version(db)
+        if version == 0 and not create:
+            raise RunError(f"Cannot find any run: nothing has run yet with run store {address}")
         if version > VERSION:
             raise RunError(
-                f"Cannot open run store {path}: it has version {version}, this rekappa knows {VERSION}",
+                f"Cannot open run store {address}: it has version {version}, this rekappa knows {VERSION}",
                 hint="Upgrade rekappa.",
             )
         if version < VERSION:
             with self.changing() as db:
-                # Looked at again: another process may have done it meanwhile.
-                for number, step in enumerate(_STEPS[_version(db) :], _version(db) + 1):
-                    step(db)
-                    db.execute(f"PRAGMA user_version = {number}")
+                bring_up_to_date(db, self._dialect)
+        self._patience = self._dialect.patience
 
     @contextmanager
-    def reading(self) -> Iterator[sqlite3.Connection]:
+    def reading(self) -> Iterator[Connection]:
         """A connection that sees one state of the store, that of its first statement."""
-        with self._connected() as db:
-            db.execute("BEGIN")
+        with self._connected(self._dialect.looks) as db:
             yield db
 
     @contextmanager
-    def changing(self) -> Iterator[sqlite3.Connection]:
-        """One transaction, alone from its first read to its last write: what it looked at can't change meanwhile."""
-        with self._connected() as db:
-            db.execute("BEGIN IMMEDIATE")
-            with db:
-                yield db
+    def changing(self) -> Iterator[Connection]:
+        """One transaction, done whole or not at all.
+
+        On SQLite nobody else changes anything meanwhile. On PostgreSQL that goes for the rows that it has locked or
+        changed: whoever decides by what a row says locks it first.
+        """
+        with self._connected(self._dialect.changes) as db, db.begin():
+            yield db
 
     @contextmanager
-    def _connected(self) -> Iterator[sqlite3.Connection]:
-        db = sqlite3.connect(self._path, timeout=BUSY)
+    def _connected(self, options: Mapping[str, Any]) -> Iterator[Connection]:
+        with self._reported(), self._reached() as db:
+            yield db.execution_options(**options)
+
+    def _reached(self) -> Connection:
+        """A connection; to a server that was there before, as soon as it is there again."""
+        deadline = time.monotonic() + self._patience
+        while True:
+            try:
+                return self._dialect.engine.connect()
+            except OperationalError:
+                if time.monotonic() >= deadline:
+                    raise
+                time.sleep(_AGAIN)
+
+    @contextmanager
+    def _reported(self) -> Iterator[None]:
         try:
-            yield db
-        finally:
-            db.close()
-
-    def _use_wal(self) -> None:
-        """Readers beside one writer. Written into the file once; two processes that do it at once get no queue."""
-        deadline = time.monotonic() + BUSY
-        with self._connected() as db:
-            while True:
-                try:
-                    db.execute("PRAGMA journal_mode = WAL")
-                    return
-                except sqlite3.OperationalError:
-                    if time.monotonic() > deadline:
-                        raise
-                    time.sleep(0.02)
+            yield
+        except (DataError, IntegrityError, ProgrammingError):
+            raise
+        except DBAPIError as error:
+            cause = " ".join(str(error.orig).split())
+            raise StoreError(
+                f"Cannot use run store {self.address}: {cause}",
+                hint=f"Is it there, and has it room? A change waits for others for {BUSY:.0f} seconds at most.",
+            ) from error

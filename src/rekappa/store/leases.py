@@ -3,20 +3,25 @@
 A lease is renewed while its process works. It can be taken over when it has expired, and at once when it is
 held by a process of this machine that is no more. The number of a process on another machine says nothing.
 Each holder gets a higher token than the one before: whoever finds another token than its own has lost it.
+
+Time is the database's. Rows are locked in the order of their names, so that no two processes wait for each other.
 """
 
 from __future__ import annotations
 
 import os
-import sqlite3
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
+
+from sqlalchemy import Connection, literal, select, update
 
 from rekappa.stack.process import birth_of
+from rekappa.store.dialects import clock, upsert
 from rekappa.store.host import this_host
+from rekappa.store.tables import LEASES
 
-COLUMNS = "name, token, run, host, machine, pid, process, heartbeat, expires"
+_FREE = dict.fromkeys(("run", "host", "machine", "pid", "process", "heartbeat", "expires"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,11 +35,12 @@ class Lease:
     machine: str | None
     pid: int | None
     process: str | None
-    heartbeat: str | None
-    expires: str | None
+    heartbeat: datetime | None
+    expires: datetime | None
 
     def held(self, now: datetime) -> bool:
-        if self.pid is None or self.expires is None or datetime.fromisoformat(self.expires) <= now:
+        """Whether its process may still write; `now` is the database's."""
+        if self.pid is None or self.expires is None or self.expires <= now:
             return False
         return self.machine != this_host().machine or birth_of(self.pid) == self.process
 
@@ -50,59 +56,60 @@ def run_lease(run: str) -> str:
     return f"run {run}"
 
 
-def find(db: sqlite3.Connection, name: str) -> Lease | None:
-    row = db.execute(f"SELECT {COLUMNS} FROM leases WHERE name = ?", [name]).fetchone()
-    return Lease(*row) if row else None
+def find(db: Connection, name: str) -> Lease | None:
+    row = db.execute(select(LEASES).where(LEASES.c.name == name)).one_or_none()
+    return Lease(**row._mapping) if row else None
 
 
-def all_held(db: sqlite3.Connection) -> list[Lease]:
+def all_held(db: Connection) -> list[Lease]:
     """The runs' own leases that are held now."""
-    now = datetime.now(UTC)
-    rows = db.execute(f"SELECT {COLUMNS} FROM leases WHERE name = 'run ' || run AND pid IS NOT NULL")
-    return [lease for lease in (Lease(*row) for row in rows) if lease.held(now)]
+    own = LEASES.c.name == literal(run_lease("")) + LEASES.c.run
+    found = [Lease(**row._mapping) for row in db.execute(select(LEASES).where(own, LEASES.c.pid.is_not(None)))]
+    now = clock(db)
+    return [lease for lease in found if lease.held(now)]
 
 
-def take(
-    db: sqlite3.Connection, names: Iterable[str], lasts: timedelta, run: str | None = None
-) -> dict[str, int] | Lease:
+def take(db: Connection, names: Iterable[str], lasts: timedelta, run: str | None = None) -> dict[str, int] | Lease:
     """Take all names for this process and answer their tokens; or take none, and answer one that is held."""
-    now, pid, host = datetime.now(UTC), os.getpid(), this_host()
-    wanted = tuple(dict.fromkeys(names))
-    found = {name: find(db, name) for name in wanted}
-    for lease in found.values():
-        if lease is not None and lease.held(now):
+    found = [_locked(db, name) for name in sorted(set(names))]
+    now, pid, host = clock(db), os.getpid(), this_host()
+    for lease in found:
+        if lease.held(now):
             return lease
-    tokens = {name: lease.token + 1 if lease else 1 for name, lease in found.items()}
-    birth, until = birth_of(pid), (now + lasts).isoformat()
-    rows = [
-        (name, token, run, host.name, host.machine, pid, birth, now.isoformat(), until)
-        for name, token in tokens.items()
-    ]
-    db.executemany(f"INSERT OR REPLACE INTO leases ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
+    tokens = {lease.name: lease.token + 1 for lease in found}
+    mine = {"run": run, "host": host.name, "machine": host.machine, "pid": pid, "process": birth_of(pid)}
+    for name, token in tokens.items():
+        row = {"token": token, **mine, "heartbeat": now, "expires": now + lasts}
+        db.execute(update(LEASES).where(LEASES.c.name == name).values(row))
     return tokens
 
 
-def renew(db: sqlite3.Connection, tokens: Mapping[str, int], lasts: timedelta, run: str | None = None) -> str | None:
+def _locked(db: Connection, name: str) -> Lease:
+    """The row of the name, made if nobody held it yet; nobody else changes it before the transaction ends."""
+    db.execute(upsert(db)(LEASES).values(name=name, token=0).on_conflict_do_nothing())
+    row = db.execute(select(LEASES).where(LEASES.c.name == name).with_for_update()).one()
+    return Lease(**row._mapping)
+
+
+def renew(db: Connection, tokens: Mapping[str, int], lasts: timedelta, run: str | None = None) -> str | None:
     """Put off the end of each; answers the first that another process has taken, None if all are still ours.
 
-    One that has expired but was taken by nobody is ours as before: its token says so.
+    One that has expired but was taken by nobody is ours as before: its token says so. Until the transaction ends
+    nobody can take them: what else it writes is written by the holder.
     """
-    now = datetime.now(UTC)
-    for name, token in tokens.items():
-        changed = db.execute(
-            "UPDATE leases SET heartbeat = ?, expires = ?, run = coalesce(?, run)"
-            " WHERE name = ? AND token = ? AND pid IS NOT NULL",
-            [now.isoformat(), (now + lasts).isoformat(), run, name, token],
-        )
-        if changed.rowcount != 1:
+    if not tokens:
+        return None
+    now = clock(db)
+    row = {"heartbeat": now, "expires": now + lasts} | ({} if run is None else {"run": run})
+    for name in sorted(tokens):
+        mine = (LEASES.c.name == name) & (LEASES.c.token == tokens[name]) & LEASES.c.pid.is_not(None)
+        if db.execute(update(LEASES).where(mine).values(row)).rowcount != 1:
             return name
     return None
 
 
-def give_back(db: sqlite3.Connection, tokens: Mapping[str, int]) -> None:
+def give_back(db: Connection, tokens: Mapping[str, int]) -> None:
     """Free what is still ours. The row stays: its token is the one to go on from."""
-    db.executemany(
-        "UPDATE leases SET run = NULL, host = NULL, machine = NULL, pid = NULL, process = NULL, heartbeat = NULL,"
-        " expires = NULL WHERE name = ? AND token = ?",
-        list(tokens.items()),
-    )
+    for name in sorted(tokens):
+        mine = (LEASES.c.name == name) & (LEASES.c.token == tokens[name])
+        db.execute(update(LEASES).where(mine).values(_FREE))

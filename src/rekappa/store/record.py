@@ -41,12 +41,21 @@ class State(StrEnum):
         return self in (State.CREATED, State.STOPPED, State.FAILED, State.DIED)
 
 
+class Wish(StrEnum):
+    """What a person wants of a run; the run looks at it between chunks and slices."""
+
+    GO = "go"
+    PAUSE = "pause"
+    CANCEL = "cancel"
+
+
 @dataclass(frozen=True, slots=True)
 class Run:
     """`spec` is what was asked for and never changes; `progress` is the newest that was seen.
 
     `validation` and `publication` are written by `rekappa validate`, `publish` and `undo`. `pid` and `host` are those
-    of the process that holds the run's lease. `logs` are the files in the project's log folder that tell of it.
+    of the process that holds the run's lease. `logs` are the files that tell of it, in the log folder of the project
+    on the machine that each is named after. `folder` is the app's, on the machine that began the run.
     """
 
     id: str
@@ -65,6 +74,7 @@ class Run:
     publication: Mapping[str, Any] | None = None
     error: str | None = None
     logs: Sequence[str] = ()
+    wish: Wish = Wish.GO
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,58 +1,57 @@
-"""The run store: which runs there were, where they are, and production's micro-batches.
+"""The run store: which runs there were, where they are, the code they ran, and production's micro-batches.
 
-SQLite, one file per project folder, safe for several processes. The store never says more than the
-checkpoint does: batches are copied from Spark's own log after it has committed them.
+One for a project or for a team (`address`), safe for several processes and machines. The store never says more than
+the checkpoint does: batches are copied from Spark's own log after it has committed them.
 """
 
 from __future__ import annotations
 
-import json
-import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
-from datetime import datetime
-from pathlib import Path
+from datetime import datetime, timedelta
 from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, delete, func, insert, select, update
 
 from rekappa.errors import RunError
 from rekappa.home import Home
-from rekappa.masking import hidden
 from rekappa.store import leases
+from rekappa.store.address import Address
 from rekappa.store.claim import Claim
-from rekappa.store.code import Code
 from rekappa.store.database import Database
+from rekappa.store.dialects import clock, upsert
 from rekappa.store.leases import Lease
-from rekappa.store.record import Batch, Kind, Position, Run, Start, State
+from rekappa.store.record import Batch, Kind, Run, Start, State
+from rekappa.store.rows import add_batches, batch_of, change_run, put_start, run_of, run_row, start_of
+from rekappa.store.tables import BATCHES, CODE, LEASES, RUNS, STARTS
 
-_TIMES = ("created", "started", "ended")
-_JSON = ("spec", "progress", "validation", "publication", "logs")
-_FROM_LEASE = ("pid", "host")
+JUST_KEPT = timedelta(hours=1)
+"""How long code is kept that no run has been recorded with: its run may be about to be."""
 
 
 class RunStore:
     """Every method is one short transaction; nothing is cached between calls."""
 
-    def __init__(self, path: Path) -> None:
-        self._database = Database(path)
+    def __init__(self, address: Address, *, create: bool = True) -> None:
+        self._database = Database(address, create=create)
 
     @classmethod
     def open(cls, home: Home) -> RunStore:
         """The project's store, made if there is none yet."""
-        return cls(home.made().store)
+        return cls(Address.of(home.made()))
 
     @classmethod
     def existing(cls, home: Home) -> RunStore:
-        """The project's store, for commands that only look or go on: refuses a folder in which nothing has run."""
-        if not home.existing().store.is_file():
+        """The project's store, for commands that only look or go on: refuses one in which nothing has run."""
+        address = Address.of(home)
+        if address == Address.of_file(home.store) and not home.existing().store.is_file():
             raise RunError(f"Cannot find any run in {home.root}: nothing has run there yet")
-        return cls(home.store)
+        return cls(address, create=False)
 
     def create(self, run: Run) -> Run:
-        row = _to_row(run)
-        names = ", ".join(row)
-        marks = ", ".join("?" for _ in row)
         with self._database.changing() as db:
-            db.execute(f"INSERT INTO runs ({names}) VALUES ({marks})", list(row.values()))
+            db.execute(insert(RUNS).values(run_row(run)))
         return run
 
     def run(self, run_id: str) -> Run:
@@ -67,143 +66,138 @@ class RunStore:
 
     def runs(self, app: str | None = None, kind: Kind | None = None) -> list[Run]:
         """Newest first. A run that no process holds any more is answered as died."""
+        chosen = select(RUNS).order_by(RUNS.c.created.desc(), RUNS.c.id.desc())
+        if app is not None:
+            chosen = chosen.where(RUNS.c.app == app)
+        if kind is not None:
+            chosen = chosen.where(RUNS.c.kind == kind)
         with self._database.reading() as db:
+            found = [run_of(row) for row in db.execute(chosen)]
             held = {lease.run: lease for lease in leases.all_held(db)}
-            cursor = db.execute("SELECT * FROM runs ORDER BY created DESC, id DESC")
-            names = [column[0] for column in cursor.description]
-            found = [_from_row(dict(zip(names, row, strict=True))) for row in cursor]
-        return [
-            _with_holder(run, held.get(run.id)) for run in found if app in (None, run.app) and kind in (None, run.kind)
-        ]
+        return [_with_holder(run, held.get(run.id)) for run in found]
 
     def update(self, run_id: str, **changes: Any) -> Run:
         """Change fields of a run that no process is at work on; the one at work has its `Claim`."""
         with self._database.changing() as db:
-            _change(db, run_id, changes)
+            change_run(db, run_id, changes)
         return self.run(run_id)
+
+    def amend(self, run_id: str, changes: Callable[[Run], Mapping[str, Any]]) -> None:
+        """Change fields by what the record says, in one step: of two who do it at once, the second sees the first."""
+        with self._database.changing() as db:
+            row = db.execute(select(RUNS).where(RUNS.c.id == run_id).with_for_update()).one_or_none()
+            if row is not None:
+                change_run(db, run_id, changes(run_of(row)))
 
     def claim(self, names: Sequence[str], doing: str) -> Claim:
         """Take the leases of these names for this process, all or none; refused while another holds one of them.
 
         `doing` is what could not be done then, for the error: "run 'rmi'".
         """
-        return Claim(self._database, _change, names, doing)
+        return Claim(self._database, names, doing)
 
     def lease(self, name: str) -> Lease | None:
         """Who holds the name, or held it last."""
         with self._database.reading() as db:
             return leases.find(db, name)
 
-    def record_batches(self, batches: Iterable[Batch]) -> None:
-        """Add batches; one that is there already is left as it is."""
-        rows = [
-            (
-                batch.run,
-                batch.query,
-                batch.number,
-                json.dumps([_position_row(position) for position in batch.positions]),
-                batch.watermark.isoformat() if batch.watermark else None,
-                batch.committed.isoformat(),
-            )
-            for batch in batches
-        ]
-        with self._database.changing() as db:
-            db.executemany("INSERT OR IGNORE INTO batches VALUES (?, ?, ?, ?, ?, ?)", rows)
+    def record_batches(self, batches: Iterable[Batch], by: Claim | None = None) -> None:
+        """Add batches; one that is there already is left as it is. Given the claim of the run's process, it writes
+        nothing once that has lost its lease."""
+        with self._changing(by) as db:
+            add_batches(db, batches)
 
     def batches(self, run: str, query: str) -> list[Batch]:
         """All recorded micro-batches of one query, in order."""
+        own = (BATCHES.c.run == run) & (BATCHES.c.query == query)
         with self._database.reading() as db:
-            rows = db.execute("SELECT * FROM batches WHERE run = ? AND query = ? ORDER BY batch", [run, query])
-            return [
-                Batch(row[0], row[1], row[2], _positions(row[3]), _moment(row[4]), datetime.fromisoformat(row[5]))
-                for row in rows
-            ]
+            return [batch_of(row) for row in db.execute(select(BATCHES).where(own).order_by(BATCHES.c.batch))]
 
-    def drop_batches(self, run: str) -> int:
-        """Forget a run's micro-batches; answers how many there were."""
+    def batch_count(self, run: str, before: datetime | None = None) -> int:
+        """How many micro-batches `drop_batches` would forget."""
+        with self._database.reading() as db:
+            return db.scalars(select(func.count()).select_from(BATCHES).where(_of_run(run, before))).one()
+
+    def drop_batches(self, run: str, before: datetime | None = None) -> int:
+        """Forget a run's micro-batches, and the lease of a run that is over; answers how many batches there were.
+
+        With `before`, forget those of a run that goes on, committed before then, but for the last of each query: it
+        says where the next one begins.
+        """
         with self._database.changing() as db:
-            return db.execute("DELETE FROM batches WHERE run = ?", [run]).rowcount
-
-    def batch_count(self, run: str) -> int:
-        with self._database.reading() as db:
-            return int(db.execute("SELECT count(*) FROM batches WHERE run = ?", [run]).fetchone()[0])
+            if before is None:
+                free = (LEASES.c.name == leases.run_lease(run)) & LEASES.c.pid.is_(None)
+                db.execute(delete(LEASES).where(free))
+            return db.execute(delete(BATCHES).where(_of_run(run, before))).rowcount
 
     def last_batch(self, run: str, query: str) -> int | None:
+        own = (BATCHES.c.run == run) & (BATCHES.c.query == query)
         with self._database.reading() as db:
-            found = db.execute("SELECT max(batch) FROM batches WHERE run = ? AND query = ?", [run, query]).fetchone()
-        return None if found[0] is None else int(found[0])
+            last: int | None = db.scalar(select(func.max(BATCHES.c.batch)).where(own))
+        return last
 
-    def record_start(self, start: Start) -> None:
+    def record_start(self, start: Start, by: Claim | None = None) -> None:
         """Say which code a query runs from a batch on. A start that got no batch done is replaced by the next one."""
-        code = json.dumps(start.code.as_json())
-        row = [start.run, start.query, start.batch, code, start.target, start.at.isoformat()]
-        with self._database.changing() as db:
-            db.execute("INSERT OR REPLACE INTO starts VALUES (?, ?, ?, ?, ?, ?)", row)
+        with self._changing(by) as db:
+            put_start(db, start)
 
     def starts(self, run: str, query: str | None = None) -> list[Start]:
         """The starts of a run, or of one of its queries, in the order of their batches."""
+        chosen = select(STARTS).where(STARTS.c.run == run).order_by(STARTS.c.batch, STARTS.c.at, STARTS.c.query)
+        if query is not None:
+            chosen = chosen.where(STARTS.c.query == query)
         with self._database.reading() as db:
-            rows = db.execute("SELECT * FROM starts WHERE run = ? ORDER BY batch, at, query", [run]).fetchall()
-        return [
-            Start(row[0], row[1], row[2], Code.from_json(json.loads(row[3])), row[4], datetime.fromisoformat(row[5]))
-            for row in rows
-            if query in (None, row[1])
-        ]
+            return [start_of(row) for row in db.execute(chosen)]
+
+    def has_code(self, digest: str) -> bool:
+        """Whether that code is kept; asked for anew, it is as good as kept just now."""
+        with self._database.changing() as db:
+            return db.execute(update(CODE).where(CODE.c.hash == digest).values(kept=clock(db))).rowcount == 1
+
+    def keep_code(self, digest: str, files: bytes) -> None:
+        """Keep an app's code, packed, once per hash."""
+        with self._database.changing() as db:
+            row = upsert(db)(CODE).values(hash=digest, files=files, kept=clock(db))
+            db.execute(row.on_conflict_do_nothing())
+
+    def code(self, digest: str) -> bytes | None:
+        """The code that was kept under the hash."""
+        with self._database.reading() as db:
+            return db.scalar(select(CODE.c.files).where(CODE.c.hash == digest))
+
+    def unneeded_code(self, gone: Collection[str], older_than: timedelta) -> dict[str, int]:
+        """Kept code, with its bytes, that none ran but the runs that are `gone`.
+
+        Code that was kept only just now is needed: its run may not be recorded yet.
+        """
+        with self._database.reading() as db:
+            before = clock(db) - max(older_than, JUST_KEPT)
+            kept = db.execute(select(CODE.c.hash, func.length(CODE.c.files)).where(CODE.c.kept < before))
+            sizes = {row[0]: row[1] for row in kept}
+            ran = db.execute(select(STARTS.c.run, STARTS.c.code)).all()
+        needed = {row.code.get("hash") for row in ran if row.run not in gone}
+        return {digest: size for digest, size in sizes.items() if digest not in needed}
+
+    def drop_code(self, digests: Collection[str]) -> None:
+        with self._database.changing() as db:
+            db.execute(delete(CODE).where(CODE.c.hash.in_(digests)))
+
+    def _changing(self, by: Claim | None) -> AbstractContextManager[Connection]:
+        return self._database.changing() if by is None else by.writing()
 
 
-def _moment(text: str | None) -> datetime | None:
-    return datetime.fromisoformat(text) if text else None
-
-
-def _position_row(position: Position) -> dict[str, Any]:
-    ends = {str(partition): end for partition, end in sorted(position.ends.items())}
-    row = {"source": position.source, "region": position.region, "topic": position.topic, "ends": ends}
-    return row | {"reader": position.reader} if position.reader else row
-
-
-def _positions(text: str) -> tuple[Position, ...]:
-    return tuple(
-        Position(
-            row["source"],
-            row["region"],
-            row["topic"],
-            {int(part): end for part, end in row["ends"].items()},
-            row.get("reader", 0),
-        )
-        for row in json.loads(text)
+def _of_run(run: str, before: datetime | None) -> ColumnElement[bool]:
+    """Which micro-batches of the run go: all, or those before the last that was committed before then."""
+    if before is None:
+        return BATCHES.c.run == run
+    same = BATCHES.alias()
+    last = select(func.max(same.c.batch)).where(
+        same.c.run == BATCHES.c.run, same.c.query == BATCHES.c.query, same.c.committed < before
     )
-
-
-def _to_row(run: Run) -> dict[str, Any]:
-    return _encoded({name: getattr(run, name) for name in Run.__dataclass_fields__ if name not in _FROM_LEASE})
-
-
-def _encoded(row: dict[str, Any]) -> dict[str, Any]:
-    if row.get("error"):
-        row["error"] = hidden(row["error"])
-    for name in row.keys() & set(_TIMES):
-        row[name] = row[name].isoformat() if row[name] else None
-    for name in row.keys() & set(_JSON):
-        row[name] = None if row[name] is None else json.dumps(row[name], default=str)
-    return row
-
-
-def _from_row(row: dict[str, Any]) -> Run:
-    for name in _TIMES:
-        row[name] = _moment(row[name])
-    for name in _JSON:
-        row[name] = None if row[name] is None else json.loads(row[name])
-    return Run(**{**row, "kind": Kind(row["kind"]), "state": State(row["state"]), "logs": tuple(row["logs"])})
+    return (BATCHES.c.run == run) & (BATCHES.c.batch < last.scalar_subquery())
 
 
 def _with_holder(run: Run, lease: Lease | None) -> Run:
     if not run.state.going:
         return run
     return replace(run, state=State.DIED) if lease is None else replace(run, pid=lease.pid, host=lease.host)
-
-
-def _change(db: sqlite3.Connection, run_id: str, changes: dict[str, Any]) -> None:
-    row = _encoded(dict(changes))
-    assignments = ", ".join(f"{name} = ?" for name in row)
-    if db.execute(f"UPDATE runs SET {assignments} WHERE id = ?", [*row.values(), run_id]).rowcount != 1:
-        raise RunError(f"Cannot find run {run_id!r}", hint="`rekappa runs` lists them.")

@@ -134,7 +134,7 @@ def continue_control(
     """Run what is left of a control. `base` is the configuration of the backfill that it is a control of."""
     store = RunStore.open(home)
     run = store.run(run_id)
-    placed = base or load_run(store.run(str(run.spec["control_of"])))
+    placed = base or load_run(home, store.run(str(run.spec["control_of"])))
     sink = str(run.spec["sinks"][0])
     stretches = [Stretch.from_json(value) for value in run.spec["stretches"]]
     return run_stretches(

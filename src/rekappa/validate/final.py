@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from rekappa.errors import PlanError
+from rekappa.errors import PlanError, ValidationError
 from rekappa.plan.plan import JobPlan
 from rekappa.plan.shape import Tolerance
 from rekappa.plan.store import PlanFile
@@ -36,6 +36,24 @@ def open_from(staged: Staged, sink: str) -> datetime | None:
     moments += _not_yet_written(staged, sink, jobs)
     early = [moment for moment in moments if moment < plan.window.end]
     return max(min(early), plan.window.start) if early else None
+
+
+def final_window(staged: Staged) -> Window:
+    """The part of the window in which every sink's rows are final; refuses where there is none, or nobody can tell."""
+    timeless = [one.name for one in staged.sinks if one.sink.key and one.sink.event_time is None]
+    if timeless:
+        raise ValidationError(
+            f"Cannot tell the final rows of sink {', '.join(timeless)}: it names no event time",
+            hint=f"Name the column that says when a row happened:  sinks.{timeless[0]}.event_time",
+        )
+    moments = [moment for one in staged.sinks if (moment := open_from(staged, one.name)) is not None]
+    until = min([staged.window.end, *moments])
+    if until <= staged.window.start:
+        raise ValidationError(
+            f"Cannot validate the final part of {staged.window}: nothing in it was final when the backfill ended",
+            hint="Backfill again when the archive has more, or with a longer --drain.",
+        )
+    return Window(staged.window.start, until)
 
 
 def _not_yet_written(staged: Staged, sink: str, jobs: Iterable[JobPlan]) -> list[datetime]:

@@ -9,6 +9,7 @@ from enum import StrEnum
 from typing import Any
 
 from rekappa.errors import ValidationError
+from rekappa.timeline import Window
 from rekappa.validate.expect import CodeChange, Expectation
 from rekappa.validate.over_time import OverTime
 
@@ -164,7 +165,7 @@ def judge(found: Comparison, expected: Expectation | None, late: Late) -> tuple[
     if rows := found.unexplained:
         wrong.append(f"{rows} rows differ and nothing shows why")
     if rows := found.caused_by(Cause.NOT_FINAL):
-        wrong.append(f"{rows} rows were not final when the backfill ended")
+        wrong.append(f"{rows} rows were not final when the backfill ended: --final-only leaves them out")
     if rows := found.caused_by(Cause.LATE_IN_BACKFILL):
         wrong.append(f"{rows} rows lack events that the backfill itself dropped as late")
     if (rows := found.late) and late is Late.DROP:
@@ -230,7 +231,7 @@ class Verdict:
             "version": VERSION,
             "run": self.run,
             "app": self.app,
-            "window": {"start": self.start.isoformat(), "end": self.end.isoformat()},
+            "window": Window(self.start, self.end).as_json(),
             "at": self.at.isoformat(),
             "outcome": str(self.outcome),
             "passed": self.passed,

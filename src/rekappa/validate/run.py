@@ -14,7 +14,7 @@ from rekappa.iceberg.commits import load_table
 from rekappa.iceberg.history import current_id
 from rekappa.plan.shape import Tolerance
 from rekappa.sinks.contract import Rerun
-from rekappa.staging.staged import Staged, StagedSink, keyed_only, of_keys, span_of
+from rekappa.staging.staged import Staged, StagedSink, keyed_only, span_of
 from rekappa.store.runs import RunStore
 from rekappa.validate.compare import compare
 from rekappa.validate.expect import Expectation, parse_expectation
@@ -102,13 +102,11 @@ def _verdict(spark: SparkSession, staged: Staged, one: StagedSink, request: Requ
     rows = one.rows(spark)
     by_key = keyed_only(spark, one)
     one.sink.expect(rows.schema)
-    production = one.sink.read(spark, None if by_key else staged.window)
+    production = one.sink.rows_of(spark, one.keys(spark)) if by_key else one.sink.read(spark, staged.window)
     if production is None:
         why = f"Spark can't read a {spec.type} sink back: {rows.count()} staged rows were counted, none was compared"
         return SinkVerdict(one.name, target, None, Outcome.NEEDS_YES, (why,))
-    if by_key:
-        production = of_keys(production, rows, spec.key)
-    else:
+    if not by_key:
         production = production.where(span_of(spark, staged, one).inside())
     found = _compared(spark, staged, one, request, production, by_key, tell)
     expected = request.expect.get(one.name, request.expect.get("")) or _configured(spec.expect)

@@ -33,3 +33,9 @@ def current(changes: DataFrame) -> DataFrame:
 def ranked(changes: DataFrame) -> DataFrame:
     """Change data that comes out of order and says so: the highest revision is the one that counts."""
     return changes.select("account", "amount", "revision", "event_ts")
+
+
+@app.job
+def opened(changes: DataFrame) -> DataFrame:
+    """Change data with deletes: an account that is set to a multiple of three is closed."""
+    return changes.select("account", "amount", "event_ts", (F.col("amount") % 3 == 0).alias("closed"))

@@ -35,7 +35,7 @@ def publisher_of(spark: SparkSession, staged: Staged, one: StagedSink) -> Publis
         case IcebergSink() as sink:
             upsert = sink.rerun is Rerun.IDEMPOTENT
             by_key = upsert and keyed_only(spark, one)
-            chosen = OfKeys(sink.key, part.rows) if by_key else span_of(spark, staged, one)
+            chosen = OfKeys(sink.key, part.keys) if by_key else span_of(spark, staged, one)
             return TablePublisher(part, sink.table, chosen, sink.key, unique=upsert, nowhere_else=upsert and not by_key)
         case ServiceSink() as sink:
             return KeyedPublisher(part, kind, sink)
@@ -62,6 +62,7 @@ def _part(spark: SparkSession, staged: Staged, one: StagedSink) -> Part:
         window=staged.window,
         regions=tuple(staged.run.spec.get("regions") or ()),
         rows=one.rows(spark),
+        keys=one.keys(spark),
         staging=current_id(load_table(spark, one.table)),
         baseline=snapshots.get(one.name),
         known=one.name in snapshots,

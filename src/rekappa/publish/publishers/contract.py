@@ -20,7 +20,8 @@ Begin = Callable[[], None]
 
 @dataclass(frozen=True)
 class Part:
-    """One sink's part of a staged run. `rows` is what the sink shall hold: of every key its last version.
+    """One sink's part of a staged run. `rows` is what the sink shall hold: of every key its last version. `keys` are
+    those of the rows, and those that the run removed.
 
     `baseline` is production's snapshot when the backfill was created, `known` False if nobody noted one. `before`
     names a table in staging for the rows that are replaced, for sinks that keep no history.
@@ -32,6 +33,7 @@ class Part:
     window: Window
     regions: tuple[str, ...]
     rows: DataFrame
+    keys: DataFrame
     staging: int | None
     baseline: int | None
     known: bool

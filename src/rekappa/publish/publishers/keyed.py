@@ -19,7 +19,7 @@ from rekappa.errors import PublishError
 from rekappa.publish.plan import Effect, PublishState, SinkPlan, counted
 from rekappa.publish.publishers.contract import Begin, Part, require_base
 from rekappa.sinks.contract import BatchId
-from rekappa.sinks.service import ServiceSink, fetch, look_up, send
+from rekappa.sinks.service import ServiceSink, fetch, send
 from rekappa.spark.hashing import digest
 
 if TYPE_CHECKING:
@@ -86,14 +86,12 @@ class KeyedPublisher:
         """Production `p` against staging `s`, key by key, with what publishing means for each row."""
         from pyspark.sql import functions as F
 
-        spark, service, pace = self.part.spark, self.sink.service, self.sink.pace(self.part.spark)
         staged = self._aligned()
-        keys = staged.select(*(f"`{name}`" for name in self.sink.key))
         held = self._of_window().persist()
         try:
             # Keys may stand elsewhere in production: only those are asked for one by one.
-            absent = keys.join(held, list(self.sink.key), "left_anti")
-            production = held.unionByName(look_up(spark, service, absent, pace))
+            absent = self.sink.as_stored(self.part.keys).join(held, list(self.sink.key), "left_anti")
+            production = held.unionByName(self.sink.rows_of(self.part.spark, absent))
             theirs, ours = _wrapped(production, "p", self.sink.key), _wrapped(staged, "s", self.sink.key)
             joined = theirs.join(ours, _numbered(self.sink.key), "full_outer")
             kind = (
@@ -141,7 +139,7 @@ class KeyedPublisher:
         spark, key = self.part.spark, self.sink.key
         ours = _wrapped(before, "b", key).join(_wrapped(staged, "s", key), _numbered(key), "full_outer")
         keys = ours.select(*(F.col(f"k{number}").alias(name) for number, name in enumerate(key)))
-        current = look_up(spark, self.sink.service, keys, self.sink.pace(spark))
+        current = self.sink.rows_of(spark, keys)
         joined = ours.join(_wrapped(current, "c", key), _numbered(key), "left_outer")
         nothing_now, as_published = F.col("c").isNull(), _same("c", "s", current.columns)
         kind = (

@@ -64,7 +64,7 @@ class TablePublisher:
         with diff(self.chosen.of(held), part.rows, Rules(key=self.key, unique=self.unique)) as found:
             counts = {row["kind"]: row["count"] for row in found.rows.groupBy("kind").count().collect()}
         if self.nowhere_else:
-            require_keys_inside(held, part.rows, self.chosen, self.key, self.target)
+            require_keys_inside(held, part.keys, self.chosen, self.key, self.target)
         effect = Effect(
             added=counts.get("extra", 0),
             changed=counts.get("different", 0),
@@ -139,7 +139,7 @@ def require_inside(rows: DataFrame, chosen: Selection, sink: str) -> None:
 
 
 def require_keys_inside(
-    production: DataFrame, rows: DataFrame, chosen: Selection, key: tuple[str, ...], target: str
+    production: DataFrame, keys: DataFrame, chosen: Selection, key: tuple[str, ...], target: str
 ) -> None:
     """Refuse staged keys that production holds outside the window: both rows would be there afterwards.
 
@@ -147,7 +147,6 @@ def require_keys_inside(
     """
     from pyspark.sql import functions as F
 
-    keys = rows.select(*(f"`{name}`" for name in key))
     columns = [F.col(f"`{name}`") for name in key]
     bounds = keys.agg(F.struct(*map(F.min, columns)), F.struct(*map(F.max, columns))).first()
     near = production

@@ -23,7 +23,9 @@ def joined(found: TimeRange, left: Times, right: Times) -> Times:
 def _across(own: Time, anchor: Moment, other: Moment, low: timedelta, high: timedelta) -> Time:
     """One side's time, given that the other side's anchor is [low, high] away from this side's."""
     if isinstance(own, Nested):
-        return replace(own, reach=_near(own.reach, anchor.span, other.span, low, high))
+        # Which of its times is asked for, and so whether the join went by it, turns out later.
+        reach = replace(own.reach, anchors=own.reach.anchors or anchor.span.anchors)
+        return replace(own, reach=_near(reach, anchor.span, other.span, low, high))
     if isinstance(own, Spread):
         start, end = (_moved(one, anchor, other, low, high) for one in (own.start, own.end))
         return replace(own, start=start, end=end)
@@ -42,7 +44,8 @@ def _near(own: Span, anchor: Span, other: Span, low: timedelta, high: timedelta)
     """Two times of one row that are near the same inputs: the way to the anchor leads over those."""
     low, high = low - own.before.length - anchor.after.length, high + own.after.length + anchor.before.length
     reached = _reaching(own, other, low, high)
-    return replace(reached, anchors=reached.anchors | anchor.anchors)
+    known = reached.known and own.anchors == anchor.anchors
+    return replace(reached, anchors=reached.anchors | anchor.anchors, known=known)
 
 
 def _reaching(own: Span, other: Span, low: timedelta, high: timedelta) -> Span:

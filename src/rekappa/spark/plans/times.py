@@ -6,8 +6,10 @@ window over one, or unknown. Unknown is an answer too: margins are then chosen w
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from functools import reduce
 from itertools import count
 from typing import Any
 
@@ -43,6 +45,16 @@ _TRUNCATIONS = {
     "QUARTER": 92 * _DAY,
     **dict.fromkeys(("YEAR", "YYYY", "YY"), 366 * _DAY),
 }
+_UNITS = {unit: length for unit, length in _TRUNCATIONS.items() if length <= _DAY * 7} | {
+    "MICROSECOND": timedelta(microseconds=1)
+}
+_CHOICES: dict[str, Callable[[tuple[Expression, ...]], tuple[Expression, ...]]] = {
+    **dict.fromkeys(("Coalesce", "Least", "Greatest"), lambda children: children),
+    "If": lambda children: children[1:],
+    # Conditions and values by turns, and perhaps a value for all else.
+    "CaseWhen": lambda children: children[1::2] + (children[-1:] if len(children) % 2 else ()),
+}
+"""Expressions whose value is one of some others'."""
 _numbers = count()
 
 Base = tuple[int, str]
@@ -90,7 +102,10 @@ class Nested:
         found = from_source(self.source, f"{self.path}.{one['name']}", one["type"], self.number)
         if isinstance(found, Nested):
             return replace(found, reach=self.reach)
-        return None if found is None else replace(found, span=found.span.covering(self.reach))
+        if found is None or self.reach == Span():
+            return found
+        span = found.span.covering(self.reach)
+        return replace(found, span=replace(span, known=span.known and found.span.anchors <= self.reach.anchors))
 
 
 Time = Moment | Spread | Nested
@@ -157,6 +172,13 @@ def read(expression: Expression, times: Times) -> Time | None:
         base, by = read(children[0], times), _days(children[1]) if name.startswith("Date") else duration(children[1])
         if isinstance(base, Moment) and by is not None:
             return base.shifted(-by if name in ("Subtract", "DateSub") else by)
+    if name == "TimestampAdd" and len(children) == 2:
+        base, times_as_many = read(children[1], times), _whole(children[0])
+        unit = _UNITS.get(str(expression.fields.get("unit", "")).upper())
+        if isinstance(base, Moment) and times_as_many is not None and unit is not None:
+            return base.shifted(times_as_many * unit)
+    if name in _CHOICES:
+        return _chosen(_CHOICES[name](children), times)
     if name == "TruncTimestamp" and len(children) == 2:
         return _truncated(read(children[1], times), str(children[0].fields.get("value", "")).upper())
     if name == "TruncDate" and len(children) == 2:
@@ -169,6 +191,21 @@ def _truncated(found: Time | None, unit: str) -> Moment | None:
         return None
     later = found.span.after.plus(_TRUNCATIONS[unit], f"truncation to {unit}")
     return moment(replace(found.span, after=later))
+
+
+def _chosen(values: Sequence[Expression], times: Times) -> Moment | None:
+    """One of several times, whichever it is."""
+    found = [read(value, times) for value in values if not _is_null(value)]
+    moments = [one for one in found if isinstance(one, Moment)]
+    if not moments or len(moments) < len(found):
+        return None
+    return moment(reduce(Span.covering, (one.span for one in moments)))
+
+
+def _is_null(expression: Expression) -> bool:
+    while expression.name == "Cast" and expression.children:
+        expression = expression.children[0]
+    return expression.name == "Literal" and expression.fields.get("value") is None
 
 
 def _field(expression: Expression, times: Times) -> Time | None:
@@ -188,8 +225,7 @@ def read_window(struct: Expression, times: Times) -> Spread | None:
     end = parts[3]
     while (end.name in _PASS or end.name == "Cast") and end.children:
         end = end.children[0]
-    found = (read(part, times) for part in parts[1].walk() if part.name in ("AttributeReference", "GetStructField"))
-    under = next((one.span for one in found if isinstance(one, Moment)), Span())
+    under = _windowed(parts[1], times)
     if end.name == "Add" and len(end.children) == 2:
         length = duration(end.children[1])
         if length is None:
@@ -207,6 +243,18 @@ def read_window(struct: Expression, times: Times) -> Spread | None:
     return None
 
 
+def _windowed(start: Expression, times: Times) -> Span:
+    """What is behind the time that a window is made of: the analyser converts it to a number first."""
+    numbers = (part for part in start.walk() if part.name == "PreciseTimestampConversion")
+    made = next((part for part in numbers if str(part.fields.get("fromType")) in _TIME_TYPES), start)
+    found = read(made.children[0] if made is not start else start, times)
+    if isinstance(found, Moment):
+        return found.span
+    used = (read(part, times) for part in start.walk() if part.name in ("AttributeReference", "GetStructField"))
+    spans = [one.span for one in used if isinstance(one, Moment)]
+    return replace(reduce(Span.covering, spans, Span()), known=False)
+
+
 def duration(expression: Expression) -> timedelta | None:
     """A constant interval; None for anything else, months among it: they have no fixed length."""
     while expression.name in ("Cast", "KnownNullable") and expression.children:
@@ -221,10 +269,16 @@ def duration(expression: Expression) -> timedelta | None:
 
 
 def _days(expression: Expression) -> timedelta | None:
+    days = _whole(expression)
+    return None if days is None else days * _DAY
+
+
+def _whole(expression: Expression) -> int | None:
+    """A constant whole number."""
     while expression.name == "Cast" and expression.children:
         expression = expression.children[0]
     text = str(expression.fields.get("value", ""))
-    return int(text) * _DAY if expression.name == "Literal" and text.lstrip("-").isdigit() else None
+    return int(text) if expression.name == "Literal" and text.lstrip("-").isdigit() else None
 
 
 def _literal(value: Any, kind: str) -> timedelta | None:

@@ -47,6 +47,7 @@ class Walk:
     operators: list[Operator] = field(default_factory=list)
     watermarked: dict[str, set[str]] = field(default_factory=dict)
     anchors: set[Anchor] = field(default_factory=set)
+    _timed: set[Anchor] = field(default_factory=set)
     _defined: dict[int, Rows] = field(default_factory=dict)
 
     def rows(self, node: Node) -> Rows:
@@ -99,6 +100,8 @@ class Walk:
                 origins[one.id] = frozenset({Anchor(source, name)})
                 if (found := from_source(source, name, one.fields.get("dataType"))) is not None:
                     times[one.id] = found
+                if isinstance(found, Moment):
+                    self._timed.add(Anchor(source, name))
         return Rows(attributes, times, True, origins)
 
     def source_of(self, leaf: Node) -> str | None:
@@ -109,7 +112,10 @@ class Walk:
         column = node.of("eventTime")[0]
         times = dict(one.times)
         if column.id is not None and not isinstance(times.get(column.id), (Moment, Spread)):
-            times[column.id] = moment(Span(anchors=_origins((column,), one)))
+            origins = _origins((column,), one)
+            # A column that holds no time is measured by nobody, so it is asked about; one that does would be measured
+            # as if the watermark's time were its own.
+            times[column.id] = moment(Span(anchors=origins, known=not origins & self._timed))
         self._anchored(read(column, times))
         leaves = [leaf for leaf in node.walk() if is_stream(leaf)]
         names = {name for leaf in leaves if (name := self.source_of(leaf)) is not None}
@@ -174,7 +180,8 @@ class Walk:
                 timed = [found for part in inside.walk() if isinstance(found := read(part, one.times), Moment)]
                 plain = any(part.name in ("Max", "Min", "First", "Last") for part in inside.walk())
                 anchors = whole.anchors.union(*(part.span.anchors for part in timed))
-                found = moment(Span(either, either, anchors)) if timed and plain else None
+                span = Span(either, either, anchors, whole.known and anchors == whole.anchors)
+                found = moment(span) if timed and plain else None
             if found is not None:
                 times[expression.id] = found
         return Rows(made, times, True, origins)

@@ -1,0 +1,144 @@
+"""The tables of the run store, as the newest version has them, typed alike on SQLite and PostgreSQL."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Any
+
+from sqlalchemy import TIMESTAMP, BigInteger, Column, Dialect, Integer, LargeBinary, MetaData, Table, Text
+from sqlalchemy.types import TypeDecorator, TypeEngine
+
+from rekappa.store.record import Kind, State, Wish
+
+
+class Instant(TypeDecorator[datetime]):
+    """A moment, always read back in UTC. SQLite has no type for it: there it is text that sorts by time."""
+
+    impl = Text
+    cache_ok = True
+
+    def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[Any]:
+        return dialect.type_descriptor(TIMESTAMP(timezone=True) if dialect.name == "postgresql" else Text())
+
+    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> Any:
+        if value is None:
+            return None
+        moment = value.astimezone(UTC)
+        return moment if dialect.name == "postgresql" else moment.isoformat()
+
+    def process_result_value(self, value: Any, dialect: Dialect) -> datetime | None:
+        if value is None:
+            return None
+        return (value if isinstance(value, datetime) else datetime.fromisoformat(value)).astimezone(UTC)
+
+
+class Json(TypeDecorator[Any]):
+    """A document, kept as the text that it was: PostgreSQL's own JSON refuses NaN, and its JSONB sorts the keys."""
+
+    impl = Text
+    cache_ok = True
+
+    def process_bind_param(self, value: Any, dialect: Dialect) -> str | None:
+        return None if value is None else json.dumps(value, default=str)
+
+    def process_result_value(self, value: Any, dialect: Dialect) -> Any:
+        return None if value is None else json.loads(value)
+
+
+class Word(TypeDecorator[StrEnum]):
+    """One word of a closed list."""
+
+    impl = Text
+    cache_ok = True
+
+    def __init__(self, words: type[StrEnum]) -> None:
+        super().__init__()
+        self.words = words
+
+    def process_bind_param(self, value: StrEnum | str | None, dialect: Dialect) -> str | None:
+        return None if value is None else self.words(value).value
+
+    def process_result_value(self, value: Any, dialect: Dialect) -> StrEnum | None:
+        return None if value is None else self.words(value)
+
+
+class Message(TypeDecorator[str]):
+    """Text from anywhere: PostgreSQL takes no zero byte."""
+
+    impl = Text
+    cache_ok = True
+
+    def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:
+        return None if value is None else value.replace("\0", "")
+
+
+METADATA = MetaData()
+
+RUNS = Table(
+    "runs",
+    METADATA,
+    Column("id", Text, primary_key=True),
+    Column("app", Text, nullable=False),
+    Column("kind", Word(Kind), nullable=False),
+    Column("folder", Text, nullable=False),
+    Column("state", Word(State), nullable=False),
+    Column("created", Instant, nullable=False),
+    Column("started", Instant),
+    Column("ended", Instant),
+    Column("spec", Json, nullable=False),
+    Column("progress", Json, nullable=False),
+    Column("validation", Json),
+    Column("publication", Json),
+    Column("error", Message),
+    Column("logs", Json, nullable=False, server_default="[]"),
+    Column("wish", Word(Wish), nullable=False, server_default=Wish.GO.value),
+)
+
+BATCHES = Table(
+    "batches",
+    METADATA,
+    Column("run", Text, primary_key=True),
+    Column("query", Text, primary_key=True),
+    Column("batch", BigInteger, primary_key=True, autoincrement=False),
+    Column("positions", Json, nullable=False),
+    Column("watermark", Instant),
+    Column("committed", Instant, nullable=False),
+    sqlite_with_rowid=False,
+)
+
+STARTS = Table(
+    "starts",
+    METADATA,
+    Column("run", Text, primary_key=True),
+    Column("query", Text, primary_key=True),
+    Column("batch", BigInteger, primary_key=True, autoincrement=False),
+    Column("code", Json, nullable=False),
+    Column("target", Text, nullable=False),
+    Column("at", Instant, nullable=False),
+    sqlite_with_rowid=False,
+)
+
+LEASES = Table(
+    "leases",
+    METADATA,
+    Column("name", Text, primary_key=True),
+    Column("token", BigInteger, nullable=False),
+    Column("run", Text),
+    Column("host", Text),
+    Column("machine", Text),
+    Column("pid", Integer),
+    Column("process", Text),
+    Column("heartbeat", Instant),
+    Column("expires", Instant),
+    sqlite_with_rowid=False,
+)
+
+CODE = Table(
+    "code",
+    METADATA,
+    Column("hash", Text, primary_key=True),
+    Column("files", LargeBinary, nullable=False),
+    Column("kept", Instant, nullable=False),
+)
