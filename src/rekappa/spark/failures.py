@@ -95,7 +95,7 @@ def _as_known(found: Failure, said: str) -> Failure:
 
 def _gone(error: BaseException) -> Ended | None:
     """The JVM's end, if that is what the error comes from: a connection to it that broke or could not be made."""
-    broken = isinstance(error, ConnectionError | EOFError) or type(error).__module__.startswith("py4j.")
+    broken = isinstance(error, ConnectionError | EOFError) or type(error).__name__ in _NO_ANSWER
     return ended_jvm(PATIENCE if broken else 0.0)
 
 
@@ -105,6 +105,7 @@ def _of_ended(gone: Ended) -> Failure:
     return Failure(f"{gone}{why}", Again.USELESS, remedy)
 
 
+_NO_ANSWER = ("Py4JError", "Py4JNetworkError")
 # Below this a message goes on with the query's plan and state.
 _PLAN = re.compile(r"\n=== Streaming Query ===|\nJVM stacktrace:")
 _FILE = re.compile(r"[\w:/.\-=+%]*/[\w.\-=+%]+\.(?:parquet|avro|orc)")
