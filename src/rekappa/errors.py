@@ -4,6 +4,7 @@
     ├── ConfigError       rekappa.yaml, environment or --set is wrong
     ├── AppError          the app's code does not fit its configuration
     ├── SetupError        Java, jars or an optional package is missing
+    ├── InputError        a file of events, or a question, that can't be used
     ├── StackError        the local broker or catalog
     ├── SourceError       a source can't be read
     ├── SinkError         a sink can't be written, staged or published
@@ -41,6 +42,10 @@ class AppError(RekappaError):
 
 class SetupError(RekappaError):
     """Java, a jar or an optional package is missing."""
+
+
+class InputError(RekappaError):
+    """A file of events that can't be sent, or a question that can't be asked."""
 
 
 class StackError(RekappaError):

@@ -78,7 +78,7 @@ def parse_instant(text: str) -> datetime:
     try:
         moment = datetime.fromisoformat(written if zoned else text.strip())
         if zoned and moment.tzinfo is None:
-            return _in_zone(text, moment, name)
+            return in_zone(moment, name, text)
         if not zoned:
             return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
     except OverflowError:
@@ -91,8 +91,9 @@ def parse_instant(text: str) -> datetime:
     ) from None
 
 
-def _in_zone(text: str, moment: datetime, name: str) -> datetime:
-    """A wall clock's time as an instant; refuses one that the clock never showed, or showed twice."""
+def in_zone(moment: datetime, name: str, text: str) -> datetime:
+    """A wall clock's time as an instant; raises `ValueError`, naming the text that it was read from, for one that the
+    clock never showed, or showed twice, and for a zone that there is not."""
     from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
     try:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from datetime import timedelta
 
 import pytest
 from click.testing import CliRunner
 
 from rekappa.cli.main import main
+from rekappa.cli.margins import MARGINS, told_margins
 from rekappa.errors import PlanError
 from rekappa.planning.request import BackfillRequest
 from rekappa.timeline import Window, parse_duration
@@ -18,6 +20,40 @@ WINDOW = Window.parse("2026-11-01T13:00Z", "2026-11-01T16:00Z")
 def test_a_request_is_read_back_as_it_was_written() -> None:
     asked = BackfillRequest(WINDOW, warm_up=timedelta(), drain=timedelta(minutes=5), clock_skew=timedelta(seconds=90))
     assert BackfillRequest.from_json(asked.to_json()) == asked
+
+
+def test_what_is_told_of_one_job_goes_before_what_is_told_of_all() -> None:
+    every, single = told_margins(
+        {
+            "warm_up": ("30m", "plays=0"),
+            "drain": ("plays=2h",),
+            "clock_skew": ("5s",),
+            "slice_rows": ("plays=1000", "7"),
+            "slice_span": (),
+        }
+    )
+    asked = BackfillRequest(WINDOW, sinks=("plays",), by_job=single, **every)
+    assert BackfillRequest.from_json(json.loads(json.dumps(asked.to_json()))) == asked
+    plays, others = asked.of_job("plays"), asked.of_job("others")
+    assert (plays.warm_up, plays.drain, plays.clock_skew) == (timedelta(), timedelta(hours=2), timedelta(seconds=5))
+    assert (others.warm_up, others.drain, others.slice_rows) == (timedelta(minutes=30), None, 7)
+    assert plays.slice_rows == 1000
+    assert plays.by_job == others.by_job == {}
+
+
+@pytest.mark.parametrize(
+    ("option", "values", "said"),
+    [
+        ("warm_up", ("1h", "2h"), "--warm-up 2h: it was said for all jobs already"),
+        ("drain", ("a=1h", "a=2h"), "--drain a=2h: it was said for job 'a' already"),
+        ("drain", ("a=soon",), "Cannot use --drain"),
+        ("slice_rows", ("a=0",), "--slice-rows 0: it is a number of rows"),
+        ("clock_skew", ("a=1000000d",), "longer than a hundred years"),
+    ],
+)
+def test_margins_that_say_nothing_clear_are_refused(option: str, values: tuple[str, ...], said: str) -> None:
+    with pytest.raises(PlanError, match=said):
+        told_margins({**dict.fromkeys(MARGINS, ()), option: values})
 
 
 @pytest.mark.parametrize("text", ["0", " 0 ", "0s", "0 minutes"])

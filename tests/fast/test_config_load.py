@@ -468,3 +468,19 @@ def test_an_event_time_that_is_no_time(write: Write, kind: str) -> None:
     error = refused(write(BASE.replace("event_ts TIMESTAMP", f"event_ts {kind}")))
     assert "event_time is 'event_ts', a " in error.message
     assert "which is no time" in error.message
+
+
+@pytest.mark.parametrize(
+    ("told", "mode", "origin"),
+    [
+        ("key: [id]", "upsert", "default"),
+        ("", "append", "default"),
+        ("key: []", "append", "default"),
+        ("mode: append, key: [id]", "append", "rekappa.yaml:10"),
+    ],
+)
+def test_a_key_means_upsert_unless_told_otherwise(write: Write, told: str, mode: str, origin: str) -> None:
+    folder = write(BASE.replace("key: [id], mode: upsert", told or "job: totals"))
+    found, where = value(load(folder, environ={}), "sinks.totals.mode")
+    assert (found, where.endswith(origin)) == (mode, True)
+    assert load(folder, environ={}).config.sinks["totals"].upserts == (mode == "upsert")

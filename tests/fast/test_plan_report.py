@@ -55,6 +55,9 @@ def test_the_report_says_what_and_why() -> None:
         "warning: Careful.",
     ):
         assert said in text
+    unknown = job(estimate=Estimate(10, 10, None, None, "no run of this job has been measured"))
+    said = "\n".join(plan_report(Plan("rmi", WINDOW, ("eu",), (unknown,))).lines())
+    assert "not known (no run of this job has been measured)" in said
     assert all(len(row) == len(SOURCE_COLUMNS) for row in plan_report(Plan("a", WINDOW, (), (job(),))).jobs[0].sources)
 
 

@@ -13,7 +13,7 @@ from rekappa.errors import SetupError, SinkError
 from rekappa.sinks import cassandra, opensearch, postgres
 from rekappa.sinks.clients import client
 from rekappa.sinks.contract import BatchId, window_column
-from rekappa.sinks.fit import misfits, require_columns, require_fit
+from rekappa.sinks.fit import require_columns
 from rekappa.sinks.hive import partition_spec
 from rekappa.sinks.keys import MARK, refused
 from rekappa.sinks.parquet import folder_name
@@ -25,21 +25,6 @@ def schema(**columns: str | StructType) -> StructType:
     for name, kind in columns.items():
         made = made.add(name, kind)
     return made
-
-
-def test_misfits_are_named_by_column() -> None:
-    rows, table = (
-        schema(id="integer", extra="string", at="date"),
-        schema(id="long", at="timestamp", missing="string"),
-    )
-    assert misfits(rows, table) == [
-        "column extra is not in the table",
-        "the table's column missing is not in the rows",
-        "column at is date in the rows and timestamp in the table",
-    ]
-    with pytest.raises(SinkError, match=r"Cannot write to lake\.a\.b: column extra"):
-        require_fit(rows, table, "lake.a.b")
-    assert misfits(schema(ID="integer", x="float"), schema(id="long", X="double")) == []
 
 
 def test_a_key_that_the_job_does_not_make_is_refused() -> None:
@@ -114,10 +99,10 @@ def test_staging_expires_after_its_retention() -> None:
 def test_a_backtick_in_a_column_s_name_is_doubled() -> None:
     from pyspark.sql.types import IntegerType, StructType
 
-    from rekappa.sinks.fit import columns_ddl
+    from rekappa.sinks.fit import columns_ddl, columns_of
 
     made = StructType().add("ba`ck", IntegerType()).add("order", IntegerType())
-    assert columns_ddl(made) == "`ba``ck` int, `order` int"
+    assert columns_ddl(columns_of(made)) == "`ba``ck` int, `order` int"
 
 
 def test_no_partitions_is_a_choice_of_its_own() -> None:

@@ -51,6 +51,16 @@ def test_unknown_and_ambiguous_ids_are_refused(store: RunStore) -> None:
         store.run("")
 
 
+def test_last_is_the_newest_backfill(store: RunStore) -> None:
+    store.create(a_run(id="live_1"))
+    with pytest.raises(RunError, match="there has been none"):
+        store.run("last")
+    for name, day in (("backfill_2", 2), ("backfill_3", 3), ("backfill_1", 1)):
+        store.create(a_run(id=name, kind=Kind.BACKFILL, created=datetime(2026, 11, day, tzinfo=UTC)))
+    store.create(a_run(id="control_9", kind=Kind.CONTROL))
+    assert store.run("last").id == "backfill_3"
+
+
 def test_batches_are_kept_in_order_and_written_once(store: RunStore) -> None:
     def batch(number: int, end: int) -> Batch:
         moment = datetime(2026, 11, 1, 13, number % 60, tzinfo=UTC)

@@ -9,12 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rekappa.config.bind import Query
+from rekappa.config.load import load
 from rekappa.home import Home
 from rekappa.plan.finality import Finality
 from rekappa.plan.model import OffsetBounds, Split
 from rekappa.plan.widths import widest_batch
 from rekappa.planning.widths import chosen_span, production_width
-from rekappa.store.record import Batch, Kind, Position, Run
+from rekappa.store.code import Code
+from rekappa.store.record import Batch, Kind, Position, Run, Start
 from rekappa.store.runs import RunStore
 from rekappa.timeline import Window
 
@@ -22,6 +24,13 @@ T0 = datetime(2026, 11, 1, tzinfo=UTC)
 UNSEEN = datetime(1970, 1, 1, tzinfo=UTC)
 M = timedelta(minutes=1)
 DELAY = 5 * M
+CONFIG = """\
+app: plays
+sources:
+  s: {schema: event_ts TIMESTAMP, event_time: event_ts, candidates: {live: {type: kafka, topic: t}}}
+sinks:
+  out: {type: iceberg, table: lake.a.out}
+"""
 sizes = st.lists(st.integers(0, 60), min_size=1, max_size=12)
 
 
@@ -57,7 +66,10 @@ def test_slices_are_as_wide_as_production_unless_order_or_the_user_says_otherwis
 def test_recorded_batches_are_found_in_the_store(tmp_path: Path) -> None:
     home = Home(tmp_path)
     store = RunStore.open(home)
+    (tmp_path / "rekappa.yaml").write_text(CONFIG)
+    loaded = load(tmp_path, environ={})
     store.create(Run("live_1", "plays", Kind.LIVE, "."))
+    store.record_start(Start("live_1", "out", 0, Code("abc"), "lake.a.out"))
     marks = [None, UNSEEN, T0 + 15 * M, T0 + 25 * M]
     store.record_batches(
         Batch("live_1", "out", n - 1, (Position("s", "eu", "t", {0: 10 * n}),), mark, T0)
@@ -72,7 +84,8 @@ def test_recorded_batches_are_found_in_the_store(tmp_path: Path) -> None:
     query = Query("out", "out", "out", "out")
     reads = Window(T0 - 60 * M, T0 + 120 * M)
     finality = Finality(reads.end, delay=DELAY)
-    assert production_width(home, "plays", None, [query], splits, reads, finality) == 45 * M
-    assert production_width(home, "plays", "live_1", [query], splits[:2], reads, finality) == 20 * M
-    assert production_width(home, "other", None, [query], splits, reads, finality) == timedelta()
-    assert production_width(home, "plays", None, [query], splits, reads, None) == timedelta()
+    assert production_width(home, loaded, None, [query], splits, reads, finality) == 45 * M
+    assert production_width(home, loaded, "live_1", [query], splits[:2], reads, finality) == 20 * M
+    moved = load(tmp_path, overrides=["sinks.out.table=lake.a.elsewhere"], environ={})
+    assert production_width(home, moved, None, [query], splits, reads, finality) == timedelta()
+    assert production_width(home, loaded, None, [query], splits, reads, None) == timedelta()

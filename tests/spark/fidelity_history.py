@@ -22,11 +22,12 @@ from rekappa.config.bind import load_app
 from rekappa.config.load import Loaded, load
 from rekappa.config.model import IcebergSink
 from rekappa.demo.events import Event, Shape, in_arrival_order, sessions, take_rate
-from rekappa.demo.produce import create_topics, produce
+from rekappa.demo.produce import produce
 from rekappa.home import Home
 from rekappa.plan.plan import Mode, Plan
 from rekappa.planning.make import make_plan
 from rekappa.planning.request import BackfillRequest
+from rekappa.produce.topics import create_topics
 from rekappa.runs.backfill import run_backfill
 from rekappa.runs.live import run_live
 from rekappa.staging.tables import staging_table

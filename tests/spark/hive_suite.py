@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from publishing import part, publish, undo
-from sink_contract import SinkContract
+from sink_contract import EvolvingContract, SinkContract
 from sink_rows import content, rows, sinks_config
 from test_sinks_publish import staged_rows
 
@@ -48,7 +48,7 @@ def killed() -> dict[str, int]:
     return {"hive": int(os.environ["SINKS_KILLED"])}
 
 
-class TestHive(SinkContract):
+class TestHive(EvolvingContract, SinkContract):
     kind, rerun = "hive", Rerun.RESETTABLE
 
 

@@ -15,8 +15,9 @@ from typing import Any, Self
 from rekappa.config.bind import load_app
 from rekappa.config.load import Loaded, load
 from rekappa.demo.events import Event
-from rekappa.demo.produce import create_topics, produce
+from rekappa.demo.produce import produce
 from rekappa.home import Home
+from rekappa.produce.topics import create_topics
 from rekappa.runs.live import run_live
 from rekappa.store.record import Run
 

@@ -68,7 +68,51 @@ class SinkContract:
             sink.prepare(spark, rows(spark, 0, 1).drop("happened").schema)
 
 
-class KeyedContract(SinkContract):
+class EvolvingContract:
+    """What sinks with a table promise besides: it follows its job, and loses nothing on the way.
+
+    Of a bigint that was an int (`small`) and a wider decimal (`amount`): `widens` are those that the table can follow,
+    `keeps_type` those that it can't.
+    """
+
+    kind: ClassVar[str]
+    widens: ClassVar[frozenset[str]] = frozenset()
+    keeps_type: ClassVar[frozenset[str]] = frozenset({"small", "amount"})
+
+    def test_a_table_follows_its_job(self, spark: SparkSession, sink_config: AppConfig, home: Home) -> None:
+        sink = open_sink(f"{self.kind}_evolved", sink_config, home)
+        first, gained = rows(spark, 0, 10).drop("note", "even"), rows(spark, 10, 20)
+        assert sink.changes(spark, gained.schema).fits, "there is no table yet"
+        sink.prepare(spark, first.schema)
+        sink.write(first, BatchId("run-1", "query", 0))
+        needed = sink.changes(spark, gained.schema)
+        assert [(step.column, step.was) for step in needed.steps] == [("even", None), ("note", None)]
+        with pytest.raises(SinkError, match=r"it would have to add column even \(boolean\)"):
+            sink.prepare(spark, gained.schema)
+        sink.evolve(spark, needed.steps)
+        sink.evolve(spark, needed.steps)
+        assert sink.changes(spark, gained.schema).fits
+        sink.prepare(spark, gained.schema)
+        sink.write(gained, BatchId("run-1", "query", 1))
+        expected = first.unionByName(gained, allowMissingColumns=True)
+        assert content(sink.read(spark)) == content(sink.as_stored(expected))
+
+        wider = rows(spark, 20, 25).withColumns(
+            {"small": F.col("small").cast("bigint"), "amount": F.col("amount").cast("decimal(14, 2)")}
+        )
+        found = sink.changes(spark, wider.schema)
+        assert {step.column for step in found.steps} == self.widens
+        assert {text.split()[1] for text in found.stuck} == self.keeps_type
+        retyped = sink.changes(spark, gained.withColumn("even", F.lit("yes")).schema)
+        assert [text.split()[1] for text in retyped.stuck] == ["even"]
+        if not found.stuck:
+            sink.evolve(spark, found.steps)
+            sink.prepare(spark, wider.schema)
+            sink.write(wider, BatchId("run-1", "query", 2))
+            assert content(sink.read(spark)) == content(sink.as_stored(expected.unionByName(wider)))
+
+
+class KeyedContract(EvolvingContract, SinkContract):
     """What sinks that upsert promise besides."""
 
     rerun = Rerun.IDEMPOTENT

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 KINDS = ("append", "upsert", "parquet", "kafka", "postgres", "cassandra", "opensearch")
 KEYED = ("upsert", "postgres", "cassandra", "opensearch")
-PURPOSES = ("story", "killed", "keys", "deletes", "published", "killed_publish", "overtaken")
+PURPOSES = ("story", "killed", "keys", "deletes", "published", "killed_publish", "overtaken", "evolved")
 KILLED_ROWS = 2000
 KILLED_CAP = 50.0
 
@@ -40,7 +40,7 @@ def content(frame: DataFrame | None) -> list[tuple[Any, ...]]:
 def sinks_config(servers: dict[str, Any], *, hive: bool) -> AppConfig:
     """An app with one sink per kind and purpose."""
     specs: dict[str, dict[str, Any]] = {
-        "append": {"type": "iceberg", "table": "lake.sinks.append_{}"},
+        "append": {"type": "iceberg", "table": "lake.sinks.append_{}", "mode": "append"},
         "upsert": {"type": "iceberg", "table": "lake.sinks.upsert_{}", "mode": "upsert"},
         "parquet": {"type": "parquet", "path": "files/{}"},
         "kafka": {"type": "kafka", "topic": "sink-{}"},

@@ -21,10 +21,10 @@ from rekappa.archive.status import status
 from rekappa.archive.tables import Route, routes
 from rekappa.archive.verify import verify
 from rekappa.config.load import Loaded, load
-from rekappa.demo.produce import create_topics
 from rekappa.errors import ArchiveError
 from rekappa.home import Home
 from rekappa.iceberg.catalog import load_table
+from rekappa.produce.topics import create_topics
 from rekappa.record import INGESTION, METADATA, OFFSET
 from rekappa.spark.offsetlog import last_committed
 

@@ -17,10 +17,10 @@ from rekappa.archive.status import status
 from rekappa.archive.tables import routes
 from rekappa.archive.verify import verify
 from rekappa.config.model import AppConfig
-from rekappa.demo.produce import create_topics
 from rekappa.errors import SourceError
 from rekappa.home import Home
 from rekappa.iceberg.catalog import load_table
+from rekappa.produce.topics import create_topics
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -174,7 +174,7 @@ def test_a_live_run_says_what_its_job_raised_and_where(
 ) -> None:
     from confluent_kafka import Producer
 
-    from rekappa.demo.produce import create_topics
+    from rekappa.produce.topics import create_topics
 
     topic = f"failing{uuid4().hex[:8]}"
     project = Project.make(tmp_path / "failing", home, broker, CODE, CONFIG.replace("TOPIC", topic))
@@ -205,7 +205,7 @@ def failing(folder: Path, home: Home, broker: str, topic: str, **options: object
 def send_one(broker: str, topic: str) -> None:
     from confluent_kafka import Producer
 
-    from rekappa.demo.produce import create_topics
+    from rekappa.produce.topics import create_topics
 
     create_topics(broker, [topic])
     producer = Producer({"bootstrap.servers": broker})

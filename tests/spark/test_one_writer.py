@@ -17,9 +17,9 @@ import pytest
 from confluent_kafka import Producer
 from project import COMMAND, Project, wait_until
 
-from rekappa.demo.produce import create_topics
 from rekappa.errors import RunError
 from rekappa.home import Home
+from rekappa.produce.topics import create_topics
 from rekappa.store.record import Kind, Run, State
 from rekappa.store.runs import RunStore
 

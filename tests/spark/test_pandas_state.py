@@ -17,10 +17,10 @@ from project import Project
 
 from rekappa.archive.router import run_routers
 from rekappa.config.bind import load_app
-from rekappa.demo.produce import create_topics
 from rekappa.home import Home
 from rekappa.plan.plan import Mode
 from rekappa.planning.request import BackfillRequest
+from rekappa.produce.topics import create_topics
 from rekappa.runs.backfill import run_backfill
 from rekappa.staging.tables import staging_table
 from rekappa.store.record import State

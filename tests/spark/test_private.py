@@ -139,3 +139,17 @@ def test_iceberg(spark: SparkSession) -> None:
     assert done.rewrittenDataFilesCount() == 4
     with pytest.raises(Exception, match="no_such"):
         iceberg.java_table(spark, "lake.private.no_such")
+
+
+@pytest.mark.parametrize(
+    ("sql", "change"),
+    [
+        ("with a as (select 1) select * from a where exists (select 2)", None),
+        ("with a as (select 1) insert into lake.x.y select * from a", "InsertInto"),
+        ("from a insert into lake.x.y select *", "InsertInto"),
+        ("select transform(x) using 'cat' from a", "ScriptTransformation"),
+        ("drop table lake.x.y", "DropTable"),
+    ],
+)
+def test_statements_that_change_something(spark: SparkSession, sql: str, change: str | None) -> None:
+    assert private.changes_something(spark, sql) == change

@@ -67,7 +67,7 @@ sources:
       live: {type: kafka, topic: proof_events}
       backfill: {type: iceberg, table: lake.proof.events}
 sinks:
-  totals: {type: iceberg, table: lake.proof.totals, key: [at, user], event_time: at}
+  totals: {type: iceberg, table: lake.proof.totals, mode: append, key: [at, user], event_time: at}
 profiles:
   live: {spark.sql.shuffle.partitions: 2}
   backfill: {spark.sql.shuffle.partitions: 2, master: "local[2]"}

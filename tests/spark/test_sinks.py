@@ -7,18 +7,23 @@ import subprocess
 import sys
 from pathlib import Path
 
-from sink_contract import KeyedContract, SinkContract
+from sink_contract import EvolvingContract, KeyedContract, SinkContract
 
 from rekappa.home import Home
 from rekappa.sinks.contract import Rerun
 
+BOTH: frozenset[str] = frozenset({"small", "amount"})
+NEITHER: frozenset[str] = frozenset()
 
-class TestIcebergAppend(SinkContract):
+
+class TestIcebergAppend(EvolvingContract, SinkContract):
     kind, rerun = "append", Rerun.RESETTABLE
+    widens, keeps_type = BOTH, NEITHER
 
 
 class TestIcebergUpsert(KeyedContract):
     kind = "upsert"
+    widens, keeps_type = BOTH, NEITHER
 
 
 class TestParquet(SinkContract):
@@ -31,14 +36,17 @@ class TestKafka(SinkContract):
 
 class TestPostgres(KeyedContract):
     kind = "postgres"
+    widens, keeps_type = BOTH, NEITHER
 
 
 class TestCassandra(KeyedContract):
     kind = "cassandra"
+    keeps_type = frozenset({"small"})
 
 
 class TestOpenSearch(KeyedContract):
     kind = "opensearch"
+    widens, keeps_type = frozenset({"amount"}), frozenset({"small"})
 
 
 def test_hive_passes_the_suite_in_a_session_of_its_own(home: Home, killed: dict[str, int]) -> None:

@@ -39,7 +39,7 @@ def test_all_tasks_pass_one_cap_and_every_row_comes_through(spark: SparkSession)
 
 def test_a_sink_passes_its_own_cap_and_the_runs(spark: SparkSession, bare_config: AppConfig, home: Home) -> None:
     capped = bare_config.sinks["out"].model_copy(update={"max_rows_per_second": 50_000.0})
-    config = bare_config.model_copy(update={"sinks": {"out": capped}})
+    config = bare_config.with_sinks({"out": capped})
     before = passed("run")
     sink = open_sink("out", config, home, run_cap=60_000.0)
     sink.write(rows(spark, 0, 500), BatchId("run-1", "query", 0))

@@ -19,9 +19,9 @@ from rekappa.archive.router import run_routers
 from rekappa.archive.tables import routes
 from rekappa.config.load import Loaded, load
 from rekappa.config.schema import avro_schema
-from rekappa.demo.produce import create_topics
 from rekappa.errors import SourceError
 from rekappa.home import Home
+from rekappa.produce.topics import create_topics
 from rekappa.record import METADATA, METADATA_TYPE
 from rekappa.sources.open import open_batch, open_stream
 from rekappa.timeline import Window

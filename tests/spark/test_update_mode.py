@@ -27,13 +27,14 @@ from rekappa.config.bind import load_app
 from rekappa.config.load import Loaded, load
 from rekappa.config.model import AppConfig
 from rekappa.demo.events import Event
-from rekappa.demo.produce import create_topics, produce
+from rekappa.demo.produce import produce
 from rekappa.errors import PlanError, RunError
 from rekappa.home import Home
 from rekappa.plan.plan import Mode
 from rekappa.plan.shape import Revised
 from rekappa.planning.make import make_plan
 from rekappa.planning.request import BackfillRequest
+from rekappa.produce.topics import create_topics
 from rekappa.record import record_ddl
 from rekappa.runs.backfill import run_backfill
 from rekappa.runs.live import run_live

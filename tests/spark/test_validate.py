@@ -43,6 +43,8 @@ def test_counts_samples_and_columns(spark: SparkSession) -> None:
         ("different", 2), ("different", 3), ("missing", 4), ("extra", 5)
     }  # fmt: skip
     assert compare(production, production, KEYED).differences == 0
+    narrow = production.withColumn("id", production.id.cast("int"))
+    assert compare(production, narrow, KEYED).matched == 4, "a table that was widened since holds the same"
     assert {(s.production or s.staging or {})["at"] for s in found.samples} == {
         "2026-11-01T00:02Z", "2026-11-01T00:03Z", "2026-11-01T00:04Z", "2026-11-01T00:05Z"
     }, "times are in UTC, and say so"  # fmt: skip

@@ -238,9 +238,9 @@ def run_routers(
 
 def _run_of(store: RunStore, loaded: Loaded, wanted: Sequence[Route]) -> Run:
     """The app's last archive run of these tables, or a new one."""
-    spec = {"tables": {route.source_name: route.table for route in wanted}}
+    spec = {"tables": {route.source_name: route.table for route in wanted}, "owner": loaded.config.owner}
     for run in store.runs(loaded.config.app, Kind.ARCHIVE):
-        if run.spec == spec:
+        if run.spec.get("tables") == spec["tables"]:
             return run
     made = Run(new_run_id(Kind.ARCHIVE), loaded.config.app, Kind.ARCHIVE, str(loaded.folder), spec=spec)
     return store.create(made)

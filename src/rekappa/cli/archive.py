@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import click
 
-from rekappa.cli.options import dry_run_option, home_of_archive, json_option, set_option
+from rekappa.cli.options import dry_run_option, home_of_tables, json_option, set_option
 from rekappa.cli.output import output
 from rekappa.home import Home
 from rekappa.timeline import parse_duration
@@ -107,7 +107,7 @@ def compact(
     from rekappa.config.load import load
 
     loaded, out = load(app, overrides=overrides), output(as_json)
-    home = home_of_archive(loaded.config)
+    home = home_of_tables(loaded.config)
     found = routes(loaded, source)
     if dry_run:
         now = [look(loaded, home, route) for route in found]
@@ -171,7 +171,7 @@ def verify(ctx: click.Context, app: str, source: str | None, overrides: tuple[st
     from rekappa.errors import ArchiveError
 
     loaded, out = load(app, overrides=overrides), output(as_json)
-    home = home_of_archive(loaded.config)
+    home = home_of_tables(loaded.config)
     found = routes(loaded, source)
     from rekappa.spark.session import open_session
 

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from rekappa.cli.options import app_argument, dry_run_option, home_of_archive, json_option, run_argument, set_option
+from rekappa.cli.margins import told_margins
+from rekappa.cli.options import app_argument, dry_run_option, home_of_tables, json_option, run_argument, set_option
 from rekappa.cli.output import Output, output
-from rekappa.errors import PlanError, RunError
+from rekappa.errors import RunError
 from rekappa.home import Home
-from rekappa.timeline import Window, format_duration, format_instant, parse_duration
+from rekappa.timeline import Window, format_duration, format_instant
 
 if TYPE_CHECKING:
     from rekappa.config.load import Loaded
@@ -24,6 +25,11 @@ if TYPE_CHECKING:
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 MODES = ("auto", "bulk", "ordered", "strict", "exact")
+
+
+def _margin(name: str, text: str) -> Callable[[Command], Command]:
+    """An option that holds for all jobs or, written JOB=VALUE, for one; may be repeated."""
+    return click.option(name, multiple=True, metavar="[JOB=]VALUE", help=text)
 
 
 def _window_options(command: Command) -> Command:
@@ -37,19 +43,18 @@ def _window_options(command: Command) -> Command:
         click.option("--end", required=True, help="End of the window; it does not belong to it."),
         click.option("--region", "regions", multiple=True, help="Only this region; may be repeated. All, if left out."),
         click.option("--job", "jobs", multiple=True, help="Only this job; may be repeated. All, if left out."),
+        click.option("--sink", "sinks", multiple=True, help="Only this sink; may be repeated. All, if left out."),
         click.option("--mode", type=click.Choice(MODES), default="auto", show_default=True, help="How to replay."),
-        click.option("--warm-up", "warm_up", default=None, help="Read this much before the window: 30m, '2 hours'."),
-        click.option("--drain", default=None, help="Read this much after the window."),
-        click.option(
+        _margin("--warm-up", "Read this much before the window: 30m, '2 hours'; sessions=2h for one job only."),
+        _margin("--drain", "Read this much after the window."),
+        _margin(
             "--clock-skew",
-            default=None,
-            help="Event times are at most this far ahead of ingestion; if left out, as far as the archive shows.",
+            "Event times are at most this far ahead of ingestion; if left out, as far as the archive shows.",
         ),
-        click.option("--slice-rows", type=click.IntRange(1), default=None, help="At most this many rows in a slice."),
-        click.option(
+        _margin("--slice-rows", "At most this many rows in a slice."),
+        _margin(
             "--slice-span",
-            default=None,
-            help="At most this much time in a slice; if left out, max_misalignment or as much as the job allows.",
+            "At most this much time in a slice; if left out, max_misalignment or as much as the job allows.",
         ),
         click.option(
             "--live-run", default=None, help="The run whose batches exact mode replays; the newest, if left out."
@@ -70,29 +75,21 @@ def _window_options(command: Command) -> Command:
     return command
 
 
-def _duration(name: str, text: str | None) -> timedelta | None:
-    try:
-        return None if text is None else parse_duration(text)
-    except ValueError as error:
-        raise PlanError(f"Cannot use --{name}: {error}") from None
-
-
 def _request(told: dict[str, Any]) -> BackfillRequest:
     from rekappa.plan.plan import Mode
     from rekappa.planning.request import BackfillRequest
 
+    every, single = told_margins(told)
     return BackfillRequest(
         window=Window.parse(told["start"], told["end"]),
         regions=tuple(told["regions"]),
         jobs=tuple(told["jobs"]),
+        sinks=tuple(told["sinks"]),
         mode=None if told["mode"] == "auto" else Mode(told["mode"]),
-        warm_up=_duration("warm-up", told["warm_up"]),
-        drain=_duration("drain", told["drain"]),
-        clock_skew=_duration("clock-skew", told["clock_skew"]),
         allow_incomplete=told["allow_incomplete"],
         live_run=told["live_run"],
-        slice_rows=told["slice_rows"],
-        slice_span=_duration("slice-span", told["slice_span"]),
+        by_job=single,
+        **every,
     )
 
 
@@ -126,7 +123,7 @@ def plan(app: str, as_json: bool, **told: Any) -> None:
     from rekappa.config.bind import load_app
 
     request, loaded = _request(told), _loaded(app, told)
-    bound, home = load_app(loaded), home_of_archive(loaded.config)
+    bound, home = load_app(loaded), home_of_tables(loaded.config)
     from rekappa.planning.make import make_plan
     from rekappa.runs.backfill import backfill_session
 
@@ -151,7 +148,7 @@ def backfill(app: str, as_json: bool, dry_run: bool, **told: Any) -> None:
     from rekappa.config.bind import load_app
 
     request, loaded = _request(told), _loaded(app, told)
-    bound, home, out = load_app(loaded), home_of_archive(loaded.config), output(as_json)
+    bound, home, out = load_app(loaded), home_of_tables(loaded.config), output(as_json)
     from rekappa.planning.make import make_plan
     from rekappa.runs.backfill import backfill_session, run_backfill
 

@@ -43,8 +43,12 @@ def config(app: str, explain: bool, overrides: tuple[str, ...], as_json: bool) -
         (n, s.selected, s.candidates[s.selected].type, list(s.candidates)) for n, s in loaded.config.sources.items()
     ]
     out.table(f"Sources of {loaded.config.app}", ["source", "selected", "type", "candidates"], sources)
-    sinks = [(q.job, q.output, q.sink, loaded.config.sinks[q.sink].type) for q in bound]
-    out.table("Queries", ["job", "output", "sink", "type"], sinks)
+    choices = loaded.config.choices
+    sinks = [
+        (q.job, q.output, q.sink, choices[q.sink].selected, choices[q.sink].sink.type, list(choices[q.sink].candidates))
+        for q in bound
+    ]
+    out.table("Queries", ["job", "output", "sink", "selected", "type", "candidates"], sinks)
     out.message(f"{shorter(loaded.file)} is fine. --explain shows every value.")
 
 

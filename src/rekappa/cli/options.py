@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
-def home_of_archive(config: AppConfig) -> Home:
-    """The project's folder, for a command that reads the archive: a local one must be there already."""
+def home_of_tables(config: AppConfig) -> Home:
+    """The project's folder, for a command that reads tables: where these are local it must be there already."""
     home = Home.locate()
     return home.existing() if any(one.type == "stack" for one in config.catalogs.values()) else home
 
@@ -28,7 +28,7 @@ def app_argument(command: Command) -> Command:
 
 
 def run_argument(command: Command) -> Command:
-    """`RUN`, passed as `run`: a run's id."""
+    """`RUN`, passed as `run`: a run's id, the beginning of one, or `last` for the newest backfill."""
     return click.argument("run")(command)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -15,10 +15,13 @@ from rekappa.home import Home
 from rekappa.timeline import parse_duration
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from rekappa.publish.plan import PublishPlan
-    from rekappa.store.record import Run
+    from rekappa.staging.staged import Staged
 
 _yes = click.option("--yes", is_flag=True, help="Do not ask.")
+_sinks = click.option("--sink", "sinks", multiple=True, help="Only this sink; may be repeated. All, if left out.")
 _force = click.option("--force", is_flag=True, help="Go on although somebody else changed the window meanwhile.")
 
 
@@ -26,7 +29,7 @@ def _note(text: str) -> None:
     click.echo(f"{text} …", err=True)
 
 
-def _opened(run: str, overrides: tuple[str, ...]) -> tuple[Any, Any]:
+def _opened(run: str, overrides: tuple[str, ...], sinks: tuple[str, ...]) -> tuple[SparkSession, Staged]:
     """Spark, and what of the run publishing is about."""
     from rekappa.runs.backfill import backfill_session
     from rekappa.staging.staged import backfill_run, load_run, open_staged, window_at_stake
@@ -35,7 +38,7 @@ def _opened(run: str, overrides: tuple[str, ...]) -> tuple[Any, Any]:
     found = backfill_run(home, run)
     loaded = load_run(home, found, overrides)
     spark = backfill_session(loaded, home)
-    return spark, open_staged(spark, home, found, loaded).narrowed(window_at_stake(found))
+    return spark, open_staged(spark, home, found, loaded).narrowed(window_at_stake(found)).only(sinks)
 
 
 def _agreed(yes: bool, question: str) -> None:
@@ -47,13 +50,15 @@ def _agreed(yes: bool, question: str) -> None:
     click.confirm(question, abort=True, err=True)
 
 
-def _accepted(out: Output, run: Run, told: bool) -> bool:
+def _accepted(out: Output, staged: Staged, told: bool) -> bool:
     """Whether a person wants the differences by code that nobody said to expect: shows them, and asks if it can."""
     from rekappa.validate.result import Outcome, outcome_of
 
-    if outcome_of(run.validation) is not Outcome.NEEDS_YES:
+    validation = staged.run.validation or {}
+    names = {one.name for one in staged.sinks}
+    if outcome_of(validation, names) is not Outcome.NEEDS_YES:
         return False
-    for one in (run.validation or {})["sinks"]:
+    for one in (one for one in validation["sinks"] if one["sink"] in names):
         rows = [
             (sample["kind"], sample["cause"], ", ".join(sample["columns"]), sample["production"], sample["staging"])
             for sample in (one["comparison"] or {}).get("samples", ())
@@ -83,6 +88,7 @@ def _show(out: Output, plan: PublishPlan) -> None:
 
 @click.command()
 @run_argument
+@_sinks
 @click.option("--unvalidated", is_flag=True, help="Publish what was not validated or did not pass.")
 @click.option("--accept-changes", is_flag=True, help="Yes to differences by the change in code; shown, not asked.")
 @_force
@@ -92,6 +98,7 @@ def _show(out: Output, plan: PublishPlan) -> None:
 @json_option
 def publish(
     run: str,
+    sinks: tuple[str, ...],
     unvalidated: bool,
     accept_changes: bool,
     force: bool,
@@ -110,10 +117,10 @@ def publish(
     from rekappa.publish.gate import require_judged, require_validated
     from rekappa.publish.make import make_publish_plan
 
-    spark, staged = _opened(run, overrides)
+    spark, staged = _opened(run, overrides, sinks)
     out = output(as_json)
     if not unvalidated:
-        require_validated(staged, accepted=_accepted(out, staged.run, accept_changes))
+        require_validated(staged, accepted=_accepted(out, staged, accept_changes))
     plan = make_publish_plan(spark, staged, force=force)
     if not unvalidated:
         require_judged(staged, plan)
@@ -133,18 +140,27 @@ def publish(
 
 @click.command()
 @run_argument
+@_sinks
 @_force
 @_yes
 @set_option
 @dry_run_option
 @json_option
-def undo(run: str, force: bool, yes: bool, overrides: tuple[str, ...], dry_run: bool, as_json: bool) -> None:
+def undo(
+    run: str,
+    sinks: tuple[str, ...],
+    force: bool,
+    yes: bool,
+    overrides: tuple[str, ...],
+    dry_run: bool,
+    as_json: bool,
+) -> None:
     """Bring back the window as it was before RUN was published. What was appended elsewhere since then stays."""
     from rekappa.publish.evaluate import undo as bring_back
     from rekappa.publish.evaluate import undo_states
     from rekappa.publish.plan import PublishState
 
-    spark, staged = _opened(run, overrides)
+    spark, staged = _opened(run, overrides, sinks)
     out = output(as_json)
     states = undo_states(spark, staged)
     there = [name for name, state in states.items() if state not in (PublishState.NEVER, PublishState.UNDONE)]
@@ -187,7 +203,7 @@ def clean(
     Their publication can't be undone then. Kept code goes that no other run needs. What live runs keep stays, unless
     --history-older-than 90d names an age beyond which exact replay is given up.
     """
-    from rekappa.config.load import load
+    from rekappa.config.load import load, require_production
     from rekappa.publish.clean import clean as remove
     from rekappa.runs.backfill import backfill_session
     from rekappa.store.runs import RunStore
@@ -197,6 +213,7 @@ def clean(
     except ValueError as error:
         raise ConfigError(str(error)) from None
     loaded = load(app, overrides=overrides)
+    require_production(loaded, "clean up")
     home, out = Home.locate(), output(as_json)
     RunStore.existing(home)
     spark = backfill_session(loaded, home)

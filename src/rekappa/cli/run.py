@@ -36,16 +36,18 @@ def run(
       rekappa run examples/take_rate
       rekappa run examples/take_rate --available-now
       rekappa run examples/take_rate --set profiles.live.trigger='30 seconds'
+      rekappa run APP --set sinks.plays.selected=test    to another candidate; never taken for production
     """
     from rekappa.config.bind import load_app, queries
     from rekappa.config.load import load
+    from rekappa.config.targets import target_of
 
     loaded = load(app, overrides=overrides)
     bound = load_app(loaded)
     out = output(as_json)
     if dry_run:
         rows = [
-            (query.job, f"{name} <- {source.selected}", f"{query.sink} ({loaded.config.sinks[query.sink].type})")
+            (query.job, f"{name} <- {source.selected}", f"{query.sink} ({target_of(loaded.config.sinks[query.sink])})")
             for query in queries(loaded.config, bound)
             for name, source in loaded.config.sources.items()
             if name in bound.jobs[query.job].sources
@@ -75,6 +77,7 @@ def run(
             append_again=append_again,
             on_start=started,
             on_progress=show,
+            tell=lambda text: click.echo(text, err=True),
         )
     show_run(out, Home.locate(), ended.id)
 

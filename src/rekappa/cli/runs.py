@@ -48,14 +48,14 @@ def runs(run: str | None, app: str | None, other: str | None, as_json: bool) -> 
         return
     found = RunStore.existing(home).runs(app)
     if out.is_json:
-        out.document(found)
+        out.document([{**plain(one), "owner": one.owner} for one in found])
         return
     rows = [
-        (one.id, one.app, one.kind, one.state, one.created, one.ended, f"{one.pid} on {one.host}" if one.pid else None,
-         one.error)
+        (one.id, one.app, one.owner, one.kind, one.state, one.created, one.ended,
+         f"{one.pid} on {one.host}" if one.pid else None, one.error)
         for one in found
     ]  # fmt: skip
-    out.table("Runs", ["run", "app", "kind", "state", "created", "ended", "process", "error"], rows)
+    out.table("Runs", ["run", "app", "owner", "kind", "state", "created", "ended", "process", "error"], rows)
 
 
 def show_run(out: Output, home: Home, run_id: str) -> None:
@@ -68,7 +68,7 @@ def show_run(out: Output, home: Home, run_id: str) -> None:
     controls = [one for one in store.runs(found.app) if one.spec.get("control_of") == found.id]
     if out.is_json:
         code = [plain(one) for one in starts]
-        out.document({**plain(found), "code": code, "controls": [one.id for one in controls]})
+        out.document({**plain(found), "owner": found.owner, "code": code, "controls": [one.id for one in controls]})
         return
     out.record(dict(_facts(found, controls)), title="Run")
     if starts:
@@ -93,6 +93,8 @@ def _facts(run: Run, controls: list[Run]) -> Iterator[tuple[str, Any]]:
     yield "kind", run.kind
     yield "state", run.state
     yield "app", run.app
+    if run.owner:
+        yield "owner", run.owner
     yield "folder", run.folder
     yield "created", run.created
     if run.pid:
@@ -103,11 +105,14 @@ def _facts(run: Run, controls: list[Run]) -> Iterator[tuple[str, Any]]:
         yield "window", f"{spec['start']} .. {spec['end']}"
         yield "regions", list(spec.get("regions") or ()) or "all"
         yield "mode", _modes(spec)
+    if spec.get("elsewhere"):
+        told = ", ".join(f"{sink} to {candidate!r}" for sink, candidate in spec["elsewhere"].items())
+        yield "not production", f"it writes {told}"
     if spec.get("control_of"):
         yield "control of", f"{spec['control_of']} ({spec.get('role')})"
     if run.kind == "backfill":
         yield "validation", _validation(run.validation)
-        yield "publication", (run.publication or {}).get("state") or "not published"
+        yield "publication", _publication(run.publication)
     if controls:
         yield "controls", [f"{one.id} ({one.spec.get('role')}, {one.state})" for one in controls]
     if run.error:
@@ -123,6 +128,10 @@ def _validation(verdict: Mapping[str, Any] | None) -> str:
     if verdict is None:
         return "not validated"
     return f"{verdict.get('outcome') or ('passed' if verdict.get('passed') else 'failed')} at {verdict.get('at')}"
+
+
+def _publication(told: Mapping[str, Any] | None) -> str:
+    return f"{told['state']} at {told.get('at')}" if told and told.get("state") else "not published"
 
 
 def _show_progress(out: Output, run: Run) -> None:

@@ -6,7 +6,15 @@ import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path as FilePath
 
-from rekappa.config.model import AppConfig, HiveCandidate, IcebergCandidate, IcebergSink, KafkaCandidate, KafkaSink
+from rekappa.config.model import (
+    AppConfig,
+    HiveCandidate,
+    IcebergCandidate,
+    IcebergSink,
+    KafkaCandidate,
+    KafkaSink,
+    Sink,
+)
 from rekappa.config.origin import Origin, Path, dotted
 from rekappa.config.overrides import nearest
 from rekappa.config.problems import Problem, place
@@ -26,7 +34,7 @@ def problems(config: AppConfig, folder: FilePath, origins: Mapping[Path, Origin]
 
 
 def _names(config: AppConfig) -> Iterator[Finding]:
-    for kind, members in (("sources", config.sources), ("sinks", config.sinks), ("catalogs", config.catalogs)):
+    for kind, members in (("sources", config.sources), ("sinks", config.choices), ("catalogs", config.catalogs)):
         for name in members:
             if not _IDENTIFIER.match(name):
                 yield (kind, name), f"can't be a name: {name!r}", "Use letters, digits and _."
@@ -85,13 +93,27 @@ def _clusters(config: AppConfig, here: Path, candidate: KafkaCandidate) -> Itera
 
 
 def _sinks(config: AppConfig) -> Iterator[Finding]:
-    for name, sink in config.sinks.items():
+    for name, choice in config.choices.items():
+        here = ("sinks", name)
+        if choice.selected not in choice.candidates:
+            known = "It is written without candidates." if choice.plain else nearest(choice.selected, choice.candidates)
+            yield (*here, "selected"), f"is {choice.selected!r}, which is none of its candidates", known
+        if len({candidate.job or name for candidate in choice.candidates.values()}) > 1:
+            yield here, "has candidates that take different outputs", "Write `job` once, beside `candidates`."
+    for path, sink in _candidates(config):
         if isinstance(sink, KafkaSink) and sink.cluster not in config.clusters:
             yield (
-                ("sinks", name, "cluster"),
+                (*path, "cluster"),
                 f"names the unknown cluster {sink.cluster!r}",
                 nearest(sink.cluster, config.clusters),
             )
+
+
+def _candidates(config: AppConfig) -> Iterator[tuple[Path, Sink]]:
+    """Every candidate of every sink, and where it is written."""
+    for name, choice in config.choices.items():
+        for candidate, sink in choice.candidates.items():
+            yield ("sinks", name) if choice.plain else ("sinks", name, "candidates", candidate), sink
 
 
 def _profiles(config: AppConfig) -> Iterator[Finding]:
@@ -109,7 +131,7 @@ def _tables(config: AppConfig) -> Iterator[Finding]:
                 tables.append((("sources", name, "candidates", candidate_name, "table"), candidate.table))
             elif isinstance(candidate, HiveCandidate) and not candidate.table:
                 yield ("sources", name, "candidates", candidate_name, "table"), "is empty", None
-    tables += [(("sinks", n, "table"), sink.table) for n, sink in config.sinks.items() if isinstance(sink, IcebergSink)]
+    tables += [((*path, "table"), sink.table) for path, sink in _candidates(config) if isinstance(sink, IcebergSink)]
     if config.archive.dead_letters is not None:
         tables.append((("archive", "dead_letters"), config.archive.dead_letters))
     for path, table in tables:

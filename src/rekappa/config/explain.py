@@ -10,6 +10,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from rekappa.config.load import Loaded
+from rekappa.config.model import SinkChoice
 from rekappa.config.origin import Origin, Path, dotted, shown
 from rekappa.timeline import format_duration
 
@@ -40,7 +41,9 @@ def masked(loaded: Loaded) -> dict[str, Any]:
 
 
 def _leaves(value: Any, path: Path) -> Iterator[tuple[Path, Any]]:
-    if isinstance(value, BaseModel):
+    if isinstance(value, SinkChoice) and value.plain:
+        yield from _leaves(value.sink, path)
+    elif isinstance(value, BaseModel):
         for name, field in type(value).model_fields.items():
             yield from _leaves(getattr(value, name), (*path, field.alias or name))
     elif isinstance(value, Mapping) and value:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field
 from pathlib import Path as FilePath
 from typing import Any
@@ -17,7 +18,7 @@ from pydantic import ValidationError
 
 from rekappa.config import check, problems
 from rekappa.config.document import parse
-from rekappa.config.model import AppConfig
+from rekappa.config.model import PLAIN, AppConfig, SinkBase, SinkChoice
 from rekappa.config.origin import DEFAULT, Origin, Path
 from rekappa.config.overrides import Override, apply, from_environment, from_flags, nearest
 from rekappa.errors import ConfigError
@@ -27,13 +28,18 @@ FILE = "rekappa.yaml"
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """An app's configuration, the folder it stands in, and where each value came from."""
+    """An app's configuration, the folder it stands in, and where each value came from.
+
+    `elsewhere` names the sinks for which another candidate is selected than the file selects, and that candidate:
+    what is written to them is not production.
+    """
 
     config: AppConfig
     folder: FilePath
     file: FilePath
     overrides: tuple[str, ...] = field(default=(), repr=False)
     origins: Mapping[Path, Origin] = field(default_factory=dict, repr=False)
+    elsewhere: Mapping[str, str] = field(default_factory=dict)
 
     def origin(self, *path: str | int) -> Origin:
         """Where the value at this path came from; the default if nobody set it."""
@@ -56,16 +62,30 @@ def load(app: str | FilePath, *, overrides: Sequence[str] = (), environ: Mapping
         )
     values, origins = document.values, document.origins
     _collect_spark(values, origins)
+    production = _selections(values)
     applied: dict[Path, Override] = {}
     for override in [*from_environment(surroundings, values), *from_flags(overrides)]:
         apply(override, values, origins)
         applied[override.path] = override
+    _share(values, origins)
     _name_null(values)
     config = _validated(values, origins, applied, name)
     found = check.problems(config, file.parent, origins, name)
     if found:
         raise problems.refused(found, name)
-    return Loaded(config, file.parent, file, tuple(overrides), origins)
+    now = {name: choice.selected for name, choice in config.choices.items()}
+    elsewhere = {name: selected for name, selected in now.items() if selected != production.get(name, selected)}
+    return Loaded(config, file.parent, file, tuple(overrides), origins, elsewhere)
+
+
+def require_production(loaded: Loaded, doing: str) -> None:
+    """Refuse a configuration in which a sink is not the one that the file selects: `doing` always means that one."""
+    for name in loaded.elsewhere:
+        told = loaded.origin("sinks", name, "selected")
+        raise ConfigError(
+            f"Cannot {doing} with {told}: that always means the sink that {shorter(loaded.file)} selects",
+            hint=f"Leave it out; `rekappa run` takes it. To change production itself, change sinks.{name}.selected.",
+        )
 
 
 def locate(app: str | FilePath) -> FilePath:
@@ -150,10 +170,38 @@ def _collect_spark(values: dict[str, Any], origins: dict[Path, Origin]) -> None:
 
 def _name_null(values: dict[str, Any]) -> None:
     """`type: null` is YAML's nothing, but means the sink of that name."""
-    sinks = values.get("sinks")
-    for sink in sinks.values() if isinstance(sinks, dict) else ():
-        if isinstance(sink, dict) and "type" in sink and sink["type"] is None:
-            sink["type"] = "null"
+    for sink in _mappings(values.get("sinks")).values():
+        for one in (sink, *_mappings(sink.get("candidates")).values()):
+            if "type" in one and one["type"] is None:
+                one["type"] = "null"
+
+
+def _selections(values: dict[str, Any]) -> dict[str, str]:
+    """Which candidate the file selects of each sink: production."""
+    default = str(SinkChoice.model_fields["selected"].default)
+    return {
+        name: sink.get("selected", default) if "candidates" in sink else PLAIN
+        for name, sink in _mappings(values.get("sinks")).items()
+    }
+
+
+def _share(values: dict[str, Any], origins: dict[Path, Origin]) -> None:
+    """Give what stands beside a sink's candidates to each of them that does not say it itself."""
+    for name, sink in _mappings(values.get("sinks")).items():
+        candidates = _mappings(sink.get("candidates"))
+        for key in [key for key in sink if key in SinkBase.model_fields and candidates]:
+            shared, here = sink.pop(key), ("sinks", name, key)
+            moved = {path: origins.pop(path) for path in [path for path in origins if path[:3] == here]}
+            for candidate, one in candidates.items():
+                if key not in one:
+                    one[key] = deepcopy(shared)
+                    there = ("sinks", name, "candidates", candidate, key)
+                    origins.update({(*there, *path[3:]): origin for path, origin in moved.items()})
+
+
+def _mappings(value: Any) -> dict[str, dict[str, Any]]:
+    """The members of a mapping that are mappings; what has another shape is refused later, by the model."""
+    return {name: one for name, one in value.items() if isinstance(one, dict)} if isinstance(value, dict) else {}
 
 
 def _validated(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import timedelta
 from typing import Annotated, Any, ClassVar, Literal, Self
 
@@ -138,7 +139,7 @@ class SinkBase(Model):
     of one key is the newer one, whichever comes first; without it the one that is written later stays. `deletes` is a
     BOOLEAN column that is not stored: a row in which it is true removes the row of its key. `expect` says what a
     backfill may change by its code, `late` whether rows that production lacks because it dropped events as late
-    may be published.
+    may be published. With `evolve` a live run gives the table the columns that its job has gained.
     """
 
     compares: ClassVar[bool] = False
@@ -153,6 +154,7 @@ class SinkBase(Model):
     max_rows_per_second: Float | None = Field(default=None, gt=0)
     expect: str | None = None
     late: Literal["keep", "drop"] = "keep"
+    evolve: bool = False
 
     @property
     def upserts(self) -> bool:
@@ -181,12 +183,22 @@ class SinkBase(Model):
         return self
 
 
-class ConsoleSink(SinkBase):
+class KeepsNothing(SinkBase):
+    """A sink whose rows are gone once written: there is nothing that a later row of a key could contradict."""
+
+    compares: ClassVar[bool] = True
+
+    @property
+    def upserts(self) -> bool:
+        return bool(self.key) and (self.output_mode == "update" or self.version is not None)
+
+
+class ConsoleSink(KeepsNothing):
     type: Literal["console"]
     rows: Int = Field(default=20, ge=0)
 
 
-class NullSink(SinkBase):
+class NullSink(KeepsNothing):
     type: Literal["null"]
 
 
@@ -196,12 +208,22 @@ class ParquetSink(SinkBase):
 
 
 class IcebergSink(SinkBase):
+    """`mode` is upsert where a key is given: a row replaces the one that has its key. A sink whose job writes each row
+    once may say `append` all the same, which is cheaper; its key then only tells rows apart."""
+
     compares: ClassVar[bool] = True
 
     type: Literal["iceberg"]
     table: str
     mode: Literal["append", "upsert"] = "append"
     partition_by: Names | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _key_means_upsert(cls, value: Any) -> Any:
+        if isinstance(value, dict) and value.get("key") and value.get("mode") is None:
+            return {**value, "mode": "upsert"}
+        return value
 
     @property
     def upserts(self) -> bool:
@@ -278,6 +300,41 @@ Sink = Annotated[
     | OpenSearchSink,
     Field(discriminator="type"),
 ]  # fmt: skip
+PLAIN = ""
+"""The name of the only candidate of a sink that is written without candidates."""
+
+
+class SinkChoice(Model):
+    """A sink as it is written: its candidates, and the one that is selected.
+
+    The plain form, `{type: iceberg, table: …}`, is one candidate without a name. The one that the file selects is
+    production; a run that is told another by --set or the environment writes elsewhere.
+    """
+
+    selected: str = "production"
+    candidates: dict[str, Sink] = Field(min_length=1)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _name_plain(cls, value: Any) -> Any:
+        if not isinstance(value, dict) or "candidates" in value:
+            return value
+        only = {key: setting for key, setting in value.items() if key != "selected"}
+        return {"selected": value.get("selected", PLAIN), "candidates": {PLAIN: only}}
+
+    @property
+    def plain(self) -> bool:
+        return PLAIN in self.candidates
+
+    @property
+    def sink(self) -> Sink:
+        """The candidate that is selected."""
+        return self.candidates[self.selected]
+
+    @classmethod
+    def of(cls, sink: Sink) -> Self:
+        """The plain form of a sink."""
+        return cls(selected=PLAIN, candidates={PLAIN: sink})
 
 
 class Archive(Model):
@@ -324,18 +381,28 @@ class Profiles(Model):
 
 
 class AppConfig(Model):
-    """One app's whole configuration."""
+    """One app's whole configuration. `owner` is who answers for it: a person, a team, an address."""
 
     app: str = Field(pattern=r"^[a-z][a-z0-9_-]*$")
     entry: str = "app.py"
+    owner: str | None = None
     clusters: dict[str, Cluster] = {"main": Cluster(bootstrap="stack")}
     catalogs: dict[str, Catalog] = Field(default={"lake": Catalog()}, min_length=1)
     sources: dict[str, Source] = Field(min_length=1)
-    sinks: dict[str, Sink] = Field(min_length=1)
+    choices: dict[str, SinkChoice] = Field(alias="sinks", min_length=1)
     archive: Archive = Archive()
     profiles: Profiles = Profiles()
     prices: Prices = Prices()
     staging_retention: Duration = timedelta(days=7)
+
+    @property
+    def sinks(self) -> dict[str, Sink]:
+        """Of every sink the candidate that is selected."""
+        return {name: choice.sink for name, choice in self.choices.items()}
+
+    def with_sinks(self, sinks: Mapping[str, Sink]) -> Self:
+        """The same app with these sinks in place of its own."""
+        return self.model_copy(update={"choices": {name: SinkChoice.of(sink) for name, sink in sinks.items()}})
 
     def cluster(self, name: str) -> Cluster:
         return self.clusters[name]

@@ -10,54 +10,25 @@ from collections.abc import Iterable
 import click
 
 from rekappa.demo.events import STORIES, Event, Shape, in_arrival_order
-from rekappa.errors import StackError
 from rekappa.home import Home
+from rekappa.produce.send import send
+from rekappa.produce.spool import Message
+from rekappa.produce.topics import create_topics
 from rekappa.timeline import Window, parse_duration, parse_instant
-
-
-def create_topics(bootstrap: str, names: Iterable[str], partitions: int = 2) -> None:
-    """Create the topics that are missing, compressed as a production topic would be."""
-    from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
-
-    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 2})
-    missing = sorted(set(names) - set(admin.list_topics(timeout=30).topics))
-    config = {"compression.type": "lz4"}
-    wanted = [NewTopic(name, num_partitions=partitions, replication_factor=1, config=config) for name in missing]
-    for name, created in admin.create_topics(wanted).items() if wanted else ():
-        if error := created.exception():
-            raise StackError(f"Cannot create topic {name!r}: {error}")
 
 
 def produce(bootstrap: str, events: Iterable[Event], prefixes: bool = True) -> int:
     """Send events in arrival order with their arrival as Kafka's timestamp; answers how many, once all are stored."""
-    from confluent_kafka import Producer
-
-    failed: list[str] = []
-    producer = Producer(
-        {
-            "bootstrap.servers": bootstrap,
-            "enable.idempotence": True,
-            "log_level": 2,
-            "linger.ms": 20,
-            "compression.type": "lz4",
-            "queue.buffering.max.messages": 1_000_000,
-        }
-    )
-    count = 0
-    for event in events:
-        producer.produce(
+    messages = (
+        Message(
             f"{event.region}.{event.topic}" if prefixes else event.topic,
-            key=str(event.key).encode(),
-            value=event.value(),
-            timestamp=int(event.ingested.timestamp() * 1000),
-            on_delivery=lambda error, _: failed.append(str(error)) if error else None,
+            str(event.key).encode(),
+            event.value(),
+            int(event.ingested.timestamp() * 1000),
         )
-        count += 1
-        if count % 10_000 == 0:
-            producer.poll(0)
-    if producer.flush(60) or failed:
-        raise StackError(f"Cannot send events to {bootstrap}: {failed[0] if failed else 'no answer in 60 s'}")
-    return count
+        for event in events
+    )
+    return send({"bootstrap.servers": bootstrap}, messages)
 
 
 @click.command()

@@ -19,8 +19,9 @@ from rekappa.app import App
 from rekappa.config.bind import load_app
 from rekappa.config.load import Loaded, load
 from rekappa.demo.events import Shape, in_arrival_order, take_rate
-from rekappa.demo.produce import create_topics, produce
+from rekappa.demo.produce import produce
 from rekappa.home import Home
+from rekappa.produce.topics import create_topics
 from rekappa.spark.times import within
 from rekappa.store.record import Run
 from rekappa.store.runs import RunStore

@@ -89,6 +89,7 @@ class JobPlan:
     In exact mode each query of a job has a part of its own, named by `query`: production ran it in its own batches.
     `chance` names what the job uses that differs in every run: the clock, random numbers.
     `vouched` is False where the window's rows may lack inputs, because the margins are or may be too short.
+    `state` is the kind of state that its queries hold, by which speeds are compared.
     `tolerances` names, per sink, the columns that no replay gives exactly, and what they are equal up to.
     """
 
@@ -111,6 +112,7 @@ class JobPlan:
     tolerances: Mapping[str, Mapping[str, Tolerance]] = field(default_factory=dict)
     finality: Finality | None = None
     vouched: bool = True
+    state: str = ""
 
     @property
     def name(self) -> str:

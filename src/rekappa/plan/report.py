@@ -103,8 +103,8 @@ def _slices(job: JobPlan) -> Fact:
 
 def _estimate(estimate: Estimate) -> list[Fact]:
     facts = [Fact("to read", f"{count(estimate.rows)} rows, {size(estimate.bytes)}")]
-    if estimate.duration is not None:
-        facts.append(Fact("duration", f"about {_rounded(estimate.duration)}", estimate.basis))
+    duration = "not known" if estimate.duration is None else f"about {_rounded(estimate.duration)}"
+    facts.append(Fact("duration", duration, estimate.basis))
     if estimate.state_rows is not None:
         facts.append(Fact("peak state", f"about {count(estimate.state_rows)} rows"))
     return facts

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from rekappa.config.bind import Query
 from rekappa.config.load import Loaded
+from rekappa.config.targets import target_of
 from rekappa.errors import PlanError
 from rekappa.home import Home
 from rekappa.plan.model import Slice, Split, reader, source_of
@@ -17,12 +18,14 @@ from rekappa.plan.plan import JobPlan, SourcePlan
 from rekappa.plan.recorded import Needed, RecordedBatch, batches_to_replay, exact_slices
 from rekappa.plan.shape import Kind as Operation
 from rekappa.plan.shape import Shape
+from rekappa.plan.speeds import kind_of_state
 from rekappa.planning.inputs import Input, density, scan_source
+from rekappa.planning.production import production_runs
 from rekappa.planning.request import BackfillRequest
 from rekappa.record import INGESTION
 from rekappa.replay.positions import offsets_of_times
 from rekappa.sources.open import named_source
-from rekappa.store.record import Batch, Kind, Run
+from rekappa.store.record import Batch, Run
 from rekappa.store.runs import RunStore
 from rekappa.timeline import Window
 
@@ -71,6 +74,7 @@ def exact_plans(
             planned,
             sinks=(query.sink,),
             query=query.name if len(own) > 1 else None,
+            state=kind_of_state([next(shape for shape in shapes if shape.output == query.output)]),
             slices=slices,
             warnings=tuple(warnings),
             reason=f"{planned.reason}: batches {first} to {last} of {chosen.run.id}",
@@ -127,11 +131,13 @@ def _production(
     closes: datetime | None,
 ) -> tuple[_Chosen, list[Run]]:
     """The newest live run (or the one asked for) that read events of the window, and the others that did."""
-    runs = [store.run(request.live_run)] if request.live_run else store.runs(loaded.config.app, Kind.LIVE)
+    runs = production_runs(store, loaded, query.sink, request.live_run)
     if not runs:
+        target = target_of(loaded.config.sinks[query.sink])
         raise PlanError(
-            f"Cannot replay {loaded.config.app!r} exactly: no live run of it is recorded here",
-            hint="Exact mode needs the run store that production writes to (REKAPPA_STORE); else use --mode ordered.",
+            f"Cannot replay {loaded.config.app!r} exactly: no live run is recorded here that wrote to {target}",
+            hint="Exact mode needs the run store that production writes to (REKAPPA_STORE); else use --mode ordered. "
+            "--live-run names a run that wrote to another place, if production moved.",
         )
     found = []
     for run in runs:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from rekappa.app import App, Job
 from rekappa.config.bind import Query, queries
-from rekappa.config.load import Loaded
+from rekappa.config.load import Loaded, require_production
 from rekappa.config.model import AppConfig
 from rekappa.config.schema import payload_ddl
 from rekappa.errors import PlanError
@@ -27,6 +27,7 @@ from rekappa.plan.ordered import MAX_ROWS, plan_slices, wide_span
 from rekappa.plan.plan import Chunk, Estimate, JobPlan, Mode, Plan
 from rekappa.plan.shape import Kind as ShapeKind
 from rekappa.plan.shape import Shape, Tolerance
+from rekappa.plan.speeds import kind_of_state, predicted
 from rekappa.planning.clocks import Clock, Fitted, Told, clock, fitted
 from rekappa.planning.inputs import Input, archived_until, check_complete, scan_source
 from rekappa.planning.keeping import taken_by
@@ -36,7 +37,6 @@ from rekappa.record import INGESTION, METADATA, record_ddl
 from rekappa.sources.open import named_source, past_candidate
 from rekappa.spark.analysis import analyse
 from rekappa.spark.outputs import require_made
-from rekappa.store.record import Kind, State
 from rekappa.store.runs import RunStore
 from rekappa.timeline import Window
 
@@ -44,18 +44,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 __all__ = ["BackfillRequest", "make_plan"]
-
-DEFAULT_SPEED: Mapping[Mode, int] = {
-    Mode.BULK: 1_000_000,
-    Mode.ORDERED: 120_000,
-    Mode.STRICT: 80_000,
-    Mode.EXACT: 80_000,
-}
-"""Rows per second on two cores, used until a run of the same job has been measured.
-
-Bulk and ordered are near what our benchmarks of a join gave; strict and exact are guesses.
-"""
-
 
 UNKNOWN_GAP = timedelta(hours=1)
 """Taken for the gap of sessions that compute one for each row."""
@@ -85,15 +73,35 @@ class _Asked:
 
 def make_plan(spark: SparkSession, loaded: Loaded, app: App, home: Home, request: BackfillRequest) -> Plan:
     """The frozen plan. Refuses what can't be replayed, and windows that the archive does not hold."""
-    made = [part for job in _chosen(app, request) for part in _plan_job(spark, loaded, app, home, request, job)]
+    require_production(loaded, "plan a backfill")
+    made = [
+        part
+        for job in _chosen(app, loaded.config, request)
+        for part in _plan_job(spark, loaded, app, home, request.of_job(job.name), job)
+    ]
     return Plan(app.name, request.window, tuple(request.regions), tuple(made))
 
 
-def _chosen(app: App, request: BackfillRequest) -> list[Job]:
-    unknown = [name for name in request.jobs if name not in app.jobs]
-    if unknown:
-        raise PlanError(f"Cannot find job {unknown[0]!r} in app {app.name!r}", hint=f"It has: {', '.join(app.jobs)}.")
-    return [job for name, job in app.jobs.items() if not request.jobs or name in request.jobs]
+def _chosen(app: App, config: AppConfig, request: BackfillRequest) -> list[Job]:
+    """The jobs to plan. Refuses names that are not there, and what is said of a job or sink that is left out."""
+    writers = {query.sink: query.job for query in queries(config, app)}
+    for kind, names, known in (
+        ("job", (*request.jobs, *request.by_job), tuple(app.jobs)),
+        ("sink", request.sinks, tuple(writers)),
+    ):
+        for name in names:
+            if name not in known:
+                raise PlanError(f"Cannot find {kind} {name!r} in app {app.name!r}", hint=f"It has: {', '.join(known)}.")
+    wanted = {writers[sink] for sink in request.sinks} or set(app.jobs)
+    chosen = [job for name, job in app.jobs.items() if name in wanted and (not request.jobs or name in request.jobs)]
+    kept = {job.name for job in chosen}
+    for what, name in (
+        *((f"write sink {sink!r}", writers[sink]) for sink in request.sinks),
+        *(("plan what is told of it", job) for job in request.by_job),
+    ):
+        if name not in kept:
+            raise PlanError(f"Cannot {what}: job {name!r} is left out", hint="--job and --sink say which jobs run.")
+    return chosen
 
 
 def _plan_job(
@@ -139,6 +147,7 @@ def _plan_job(
         chance=tuple(sorted({name for shape in asked.shapes for name in (*shape.clock, *shape.random)})),
         tolerances=asked.tolerances,
         vouched=margins.vouched and fit.complete,
+        state=kind_of_state(asked.shapes),
         finality=_finality(asked, margins, archived_until(inputs, reads, request.regions)),
     )
     parts: tuple[JobPlan, ...]
@@ -147,8 +156,8 @@ def _plan_job(
 
         parts = exact_plans(spark, loaded, home, request, planned, asked.queries, asked.shapes, inputs)
     else:
-        parts = (_cut(home, app.name, request, asked, planned, inputs, fit),)
-    return tuple(replace(part, estimate=_estimate(home, loaded, part, margins)) for part in parts)
+        parts = (_cut(home, loaded, request, asked, planned, inputs, fit),)
+    return tuple(replace(part, estimate=_estimate(home, app.name, part, margins)) for part in parts)
 
 
 def _finality(asked: _Asked, margins: Margins, archived: datetime) -> Finality | None:
@@ -163,11 +172,12 @@ def _finality(asked: _Asked, margins: Margins, archived: datetime) -> Finality |
 
 def _ask(spark: SparkSession, loaded: Loaded, app: App, request: BackfillRequest, job: Job) -> _Asked:
     config = loaded.config
-    own = tuple(query for query in queries(config, app) if query.job == job.name)
+    every = [query for query in queries(config, app) if query.job == job.name]
+    own = tuple(query for query in every if not request.sinks or query.sink in request.sinks)
     sources = {name: named_source(loaded, name) for name in job.sources}
     schemas = {name: record_ddl(payload_ddl(source, loaded.folder)) for name, source in sources.items()}
     shapes: list[Shape] = []
-    modes = {query.output: config.sinks[query.sink].output_mode for query in own}
+    modes = {query.output: config.sinks[query.sink].output_mode for query in every}
     # An output with two sinks is looked at once for each: they may declare different event times.
     for declared, mode in dict.fromkeys(_taken(config, query) for query in own):
         alike = [query for query in own if _taken(config, query) == (declared, mode)]
@@ -239,7 +249,7 @@ def _columns(shapes: Sequence[Shape], source: str) -> tuple[str, ...]:
 
 def _cut(
     home: Home,
-    app: str,
+    loaded: Loaded,
     request: BackfillRequest,
     asked: _Asked,
     planned: JobPlan,
@@ -258,7 +268,7 @@ def _cut(
     in_order = not strict and any(shape.has(*IN_ORDER) for shape in asked.shapes)
     narrow = strict or in_order
     own = min(bound.values()) if narrow else wide_span(splits, max_misalignment=bound, reads=planned.reads)
-    width = production_width(home, app, request.live_run, asked.queries, splits, planned.reads, planned.finality)
+    width = production_width(home, loaded, request.live_run, asked.queries, splits, planned.reads, planned.finality)
     span, said = chosen_span(request.slice_span, own, width, in_order=in_order)
     planned = replace(planned, warnings=(*planned.warnings, *said))
     if strict:
@@ -274,25 +284,15 @@ def _cut(
     return replace(planned, slices=slices)
 
 
-def _estimate(home: Home, loaded: Loaded, planned: JobPlan, margins: Margins) -> Estimate:
+def _estimate(home: Home, app: str, planned: JobPlan, margins: Margins) -> Estimate:
     rows = sum(source.rows for source in planned.sources)
     size = sum(source.bytes for source in planned.sources)
-    speed, basis = _speed(home, loaded, planned)
+    known = RunStore.open(home).speeds(app, planned.name, planned.mode, planned.state)
+    duration, basis = predicted(rows, known)
     # Bulk keeps no state between chunks; state that nothing ends can't be told beforehand.
     held = margins.retention if planned.mode is not Mode.BULK else None
     state = _peak(planned, held) if held is not None else None
-    return Estimate(rows, size, timedelta(seconds=round(rows / speed, 1)), state, basis)
-
-
-def _speed(home: Home, loaded: Loaded, planned: JobPlan) -> tuple[float, str]:
-    """Rows per second, and where that figure is from."""
-    for run in RunStore.open(home).runs(loaded.config.app, Kind.BACKFILL):
-        for job in run.progress.get("jobs", ()) if run.state is State.FINISHED else ():
-            if job.get("job") == planned.job and job.get("mode") == planned.mode and job.get("rows_per_second"):
-                speed = float(job["rows_per_second"])
-                return speed, f"{speed:,.0f} rows/s, measured in run {run.id}"
-    speed = DEFAULT_SPEED[planned.mode]
-    return speed, f"{speed:,} rows/s, a default: no run of this job has been measured"
+    return Estimate(rows, size, duration, state, basis)
 
 
 def _peak(planned: JobPlan, retention: timedelta) -> int:

@@ -6,11 +6,13 @@ from collections.abc import Sequence
 from datetime import timedelta
 
 from rekappa.config.bind import Query
+from rekappa.config.load import Loaded
 from rekappa.home import Home
 from rekappa.plan.finality import Finality
 from rekappa.plan.model import OffsetRange, Split
 from rekappa.plan.widths import widest_batch
-from rekappa.store.record import Batch, Kind
+from rekappa.planning.production import production_runs
+from rekappa.store.record import Batch
 from rekappa.store.runs import RunStore
 from rekappa.timeline import Window, format_duration
 
@@ -18,20 +20,19 @@ _MINUTE = timedelta(minutes=1)
 
 
 def production_width(
-    home: Home, app: str, live_run: str | None, queries: Sequence[Query], splits: Sequence[Split], reads: Window,
+    home: Home, loaded: Loaded, live_run: str | None, queries: Sequence[Query], splits: Sequence[Split], reads: Window,
     finality: Finality | None,
 ) -> timedelta:  # fmt: skip
-    """The widest micro-batch that any live run (or the one named) had around what is read, in whole minutes.
+    """The widest micro-batch that any run of production (or the one named) had around what is read, in whole minutes.
 
     Zero where nothing is recorded, and for jobs without a watermark, which drop nothing.
     """
     if finality is None or not splits:
         return timedelta()
     store = RunStore.open(home)
-    runs = [store.run(live_run)] if live_run else store.runs(app, Kind.LIVE)
     earliest, widest = min(split.low for split in splits), timedelta()
-    for run in runs:
-        for query in queries:
+    for query in queries:
+        for run in production_runs(store, loaded, query.sink, live_run):
             batches = store.batches(run.id, query.name)
             last = _ranges(batches[-2:])
             newest = max((split.high for split in splits if _may_hold(split, last)), default=earliest)

@@ -27,7 +27,8 @@ def require_validated(staged: Staged, *, accepted: bool = False) -> None:
     `accepted`: a person has said yes to what only needs that, a change in code that nobody had said to expect.
     """
     run, verdict = staged.run, staged.run.validation
-    outcome = outcome_of(verdict)
+    names = {one.name for one in staged.sinks}
+    outcome = outcome_of(verdict, names)
     if verdict is None or outcome is None:
         raise PublishError(
             f"Cannot publish run {run.id}: it was not validated",
@@ -44,7 +45,7 @@ def require_validated(staged: Staged, *, accepted: bool = False) -> None:
             hint=f"`rekappa validate {run.id}` again.",
         )
     if outcome is Outcome.NEEDS_YES and not accepted:
-        why = "; ".join(words for sink in verdict["sinks"] for words in sink["why"])
+        why = "; ".join(words for sink in verdict["sinks"] if sink["sink"] in names for words in sink["why"])
         raise PublishError(
             f"Cannot publish run {run.id} without a yes: {why}",
             hint=f"Say what was expected: `rekappa validate {run.id} --expect …`; or --accept-changes.",

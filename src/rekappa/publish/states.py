@@ -27,8 +27,9 @@ def record(staged: Staged, sink: str, state: PublishState) -> None:
         sinks = dict((run.publication or {}).get("sinks") or {})
         if (sinks.get(sink) or {}).get("state") != state:
             sinks[sink] = {"state": state.value, "at": now}
-        same = {entry["state"] for entry in sinks.values()} == {state.value} and len(sinks) == len(staged.sinks)
+        same = {entry["state"] for entry in sinks.values()} == {state.value} and len(sinks) == len(staged.names)
         whole = state.value if same else f"partly {state.value}"
-        return {"publication": {"state": whole, "at": now, "window": staged.window.as_json(), "sinks": sinks}}
+        told = {"state": whole, "at": now, "owner": staged.loaded.config.owner, "window": staged.window.as_json()}
+        return {"publication": {**told, "sinks": sinks}}
 
     RunStore.open(staged.home).amend(staged.run.id, with_this)

@@ -16,10 +16,11 @@ from threading import Event, Thread
 from typing import TYPE_CHECKING
 
 from rekappa.app import App
-from rekappa.config.load import Loaded
+from rekappa.config.load import Loaded, require_production
 from rekappa.errors import LeaseLost, RekappaError, RunError
 from rekappa.home import Home
 from rekappa.plan.plan import JobPlan, Mode, Plan
+from rekappa.plan.speeds import Speed
 from rekappa.plan.store import load as load_plan
 from rekappa.plan.store import save as save_plan
 from rekappa.planning.make import make_plan
@@ -27,6 +28,7 @@ from rekappa.planning.request import BackfillRequest
 from rekappa.replay.tuning import machine_memory, process_settings, unset_by
 from rekappa.runs.bulk_job import run_bulk_job
 from rekappa.runs.code import code_of
+from rekappa.runs.migration import require_publishable
 from rekappa.runs.signals import stopping_on_signals
 from rekappa.runs.work import PLAN, Ended, OnProgress, Progress, Work, save_progress
 from rekappa.spark.failures import told
@@ -69,6 +71,7 @@ def create_backfill(spark: SparkSession, loaded: Loaded, home: Home, request: Ba
             "overrides": list(loaded.overrides),
             "modes": {job.name: job.mode for job in plan.jobs},
             "sinks": sinks,
+            "owner": loaded.config.owner,
             "baseline": baseline_of(spark, loaded.config, sinks).as_json(),
         },
     )
@@ -89,8 +92,9 @@ def run_backfill(
     on_start: Callable[[Run], None] = lambda run: None,
     on_progress: OnProgress = lambda progress: None,
 ) -> Run:
-    """Plan (unless a plan is given) and run a new backfill to its end."""
+    """Plan (unless a plan is given) and run a new backfill to its end; refused if production could not take it."""
     made = plan or make_plan(spark, loaded, app, home, request)
+    require_publishable(spark, loaded, app, home, [sink for job in made.jobs for sink in job.sinks])
     run = create_backfill(spark, loaded, home, request, made)
     on_start(run)
     return continue_backfill(spark, loaded, app, home, run.id, on_progress=on_progress)
@@ -106,6 +110,7 @@ def continue_backfill(
     on_progress: OnProgress = lambda progress: None,
 ) -> Run:
     """Run what is left of a backfill: all of a new one, the rest of one that was stopped, killed or failed."""
+    require_production(loaded, f"continue run {run_id}")
 
     def carry_out(run: Run, claim: Claim, stop: Event) -> None:
         plan = load_plan(home.checkpoint(run.app, run.id) / PLAN)
@@ -152,6 +157,7 @@ def run_jobs(work: Work) -> None:
 
 def _run_job(work: Work, job: JobPlan) -> None:
     began = time.monotonic()
+    work.waited = False
     before = work.jobs.setdefault(job.name, {"job": job.name, "mode": job.mode.value})
     if job.mode is Mode.BULK:
         fresh = run_bulk_job(work, job)
@@ -161,7 +167,10 @@ def _run_job(work: Work, job: JobPlan) -> None:
         fresh = run_slices_job(work, job)
     seconds = time.monotonic() - began
     rows = sum(source.rows for source in job.sources)
-    if fresh and seconds > 0:
-        # Only a job that ran from its beginning in this process tells its speed.
+    if fresh and rows and not work.waited:
+        # Only a job that ran from its beginning in this process, without a pause, tells its speed.
         before["rows_per_second"] = round(rows / seconds)
+        if work.run.kind is Kind.BACKFILL:
+            speed = Speed(work.run.app, job.name, job.mode, job.state, rows, seconds, work.run.id)
+            RunStore.open(work.home).record_speed(speed)
     save_progress(work)

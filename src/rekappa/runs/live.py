@@ -21,6 +21,7 @@ from rekappa.home import Home
 from rekappa.replay.batches import Feed, feeds, record_batches
 from rekappa.runs.code import code_of, record_live_start
 from rekappa.runs.doubling import require_nothing_doubled, target
+from rekappa.runs.migration import Tell, prepare_sinks
 from rekappa.runs.queries import AVAILABLE_NOW, ProgressReader, QueryProgress, StopBetweenBatches, start_query
 from rekappa.runs.signals import stopping_on_signals
 from rekappa.sinks.registry import open_sink
@@ -60,13 +61,22 @@ def choose_run(store: RunStore, loaded: Loaded, bound: Sequence[Query], *, fresh
     """The app's live run to continue, or a new one. Called by the process that holds the app's leases."""
     config = loaded.config
     selected = {name: source.selected for name, source in config.sources.items()}
+    elsewhere = dict(loaded.elsewhere)
     earlier = store.runs(config.app, Kind.LIVE)
-    last = next((run for run in earlier if run.state.resumable), None)
+    # A run that writes elsewhere has checkpoints of its own: it goes on where it was, production where that was.
+    same = [run for run in earlier if run.spec.get("elsewhere", {}) == elsewhere]
+    last = next((run for run in same if run.state.resumable), None)
     if last is None or fresh:
         if not append_again:
             require_nothing_doubled(store, config, bound, earlier)
         places = {query.name: target(config.sinks[query.sink]) for query in bound}
-        spec = {"selected": selected, "overrides": list(loaded.overrides), "targets": places}
+        spec = {
+            "selected": selected,
+            "overrides": list(loaded.overrides),
+            "targets": places,
+            "elsewhere": elsewhere,
+            "owner": config.owner,
+        }
         run = Run(id=new_run_id(Kind.LIVE), app=config.app, kind=Kind.LIVE, folder=str(loaded.folder), spec=spec)
         return store.create(run)
     if last.spec.get("selected") != selected:
@@ -87,12 +97,14 @@ def run_live(
     append_again: bool = False,
     on_start: Callable[[Run], None] = lambda run: None,
     on_progress: OnProgress = lambda progress: None,
+    tell: Tell = lambda text: None,
 ) -> Run:
     """Run until stopped (Ctrl-C, SIGTERM) or, with `available_now`, until caught up.
 
     Stopped or killed, the same call continues where the checkpoint is; no event is lost or doubled. `fresh` begins a
     new run with empty state, and is refused where that would append again what an earlier run has appended, unless
-    `append_again`. One process at a time writes an app's sinks.
+    `append_again`. One process at a time writes an app's sinks. With another candidate of a sink than the file selects
+    it is a run of its own, which is not production.
     """
     config, bound = loaded.config, queries(loaded.config, app)
     read = {name for query in bound for name in app.jobs[query.job].sources}
@@ -100,7 +112,7 @@ def run_live(
     require_topics(config, home, chosen)
     store = RunStore.open(home)
     code = code_of(home, loaded)
-    with store.claim([f"live {config.app}/{query.name}" for query in bound], f"run {config.app!r}") as claim:
+    with store.claim([_lease(loaded, query) for query in bound], f"run {config.app!r}") as claim:
         run = choose_run(store, loaded, bound, fresh=fresh, append_again=append_again)
         claim.begin(run.id, spark_log(home).name)
         started: list[_Started] = []
@@ -111,7 +123,7 @@ def run_live(
                 spark = open_session(config, "live", home, **_retention(loaded, trigger))
                 record = partial(record_live_start, store, loaded, code, claim)
                 when = AVAILABLE_NOW if available_now else trigger
-                _start(spark, loaded, app, home, claim, when, stop, started, record)
+                _start(spark, loaded, app, home, claim, when, stop, started, record, tell)
                 _watch(store, claim, home.checkpoint(config.app, run.id), started, stop, on_progress)
         except BaseException as error:
             # Before the leases are given back: nothing of this run may write beside the next one.
@@ -121,6 +133,12 @@ def run_live(
             raise
         claim.end(State.STOPPED)
     return store.run(run.id)
+
+
+def _lease(loaded: Loaded, query: Query) -> str:
+    """One process at a time writes a sink; one that writes elsewhere may run beside production."""
+    name = f"live {loaded.config.app}/{query.name}"
+    return f"{name} to {loaded.elsewhere[query.sink]}" if query.sink in loaded.elsewhere else name
 
 
 def _retention(loaded: Loaded, trigger: timedelta) -> dict[str, str]:
@@ -141,26 +159,26 @@ def _start(
     stop: threading.Event,
     started: list[_Started],
     record: Callable[[str, Path, tuple[Feed, ...]], None],
+    tell: Tell,
 ) -> None:
     """Build and check every query, then prepare every sink, then start; adds each to `started` when it has.
 
-    `record` is told of each just before it starts.
+    `record` is told of each just before it starts, `tell` of every table that is altered.
     """
     config = loaded.config
     assert claim.run is not None
+    bound = queries(config, app)
     built = []
     for job in app.jobs.values():
         inputs = {name: open_stream(spark, loaded, home, name) for name in job.sources}
         results = results_of(job, inputs)
-        for query in queries(config, app):
-            if query.job == job.name:
-                rows, declared = results[query.output], config.sinks[query.sink]
-                require_made(rows.columns, query.sink, declared)
-                require_time(rows.schema, query.output, declared.event_time)
-                sink = open_sink(query.sink, config, home, config.profiles.live.max_rows_per_second)
-                built.append((query, rows, sink, feeds(config, job)))
-    for _, rows, sink, _ in built:
-        sink.prepare(spark, rows.schema)
+        for query in (query for query in bound if query.job == job.name):
+            rows, declared = results[query.output], config.sinks[query.sink]
+            require_made(rows.columns, query.sink, declared)
+            require_time(rows.schema, query.output, declared.event_time)
+            sink = open_sink(query.sink, config, home, config.profiles.live.max_rows_per_second)
+            built.append((query, rows, sink, feeds(config, job)))
+    prepare_sinks(spark, loaded, [(sink, rows.schema) for _, rows, sink, _ in built], tell)
     for query, rows, sink, order in built:
         checkpoint = home.checkpoint(config.app, claim.run) / query.name
         checkpoint.mkdir(parents=True, exist_ok=True)

@@ -19,8 +19,8 @@ from rekappa.runs.work import Ended, Progress, Work, report
 from rekappa.sinks.contract import BatchId, Sink
 from rekappa.sources.decode import metadata_type, payload_type
 from rekappa.sources.open import named_source, open_batch, past_candidate
-from rekappa.spark.analysis import output_schema
 from rekappa.spark.calling import results_of
+from rekappa.spark.probes import output_schemas
 from rekappa.staging.tables import staging_sink
 from rekappa.store.record import State, Wish
 from rekappa.timeline import format_instant
@@ -64,7 +64,7 @@ def run_slices_job(work: Work, job: JobPlan) -> bool:
         if not work.spark.catalog.tableExists(sink.table):
             # There was nothing to read. That is a result too: an empty one.
             schemas = {name: source.schema for name, source in sources.items()}
-            sink.prepare(work.spark, output_schema(work.spark, work.app.jobs[job.job], schemas, query.output))
+            sink.prepare(work.spark, output_schemas(work.spark, work.app.jobs[job.job], schemas)[query.output])
         doubts = [moment for moment in (outcome.not_final_from, _cut_sessions(work, job, query)) if moment is not None]
         work.jobs[job.name]["queries"][query.name]["not_final_from"] = format_instant(min(doubts)) if doubts else None
     return fresh

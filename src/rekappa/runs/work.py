@@ -55,7 +55,7 @@ OnProgress = Callable[[Progress], None]
 
 @dataclass(slots=True)
 class Work:
-    """One process at work on one run."""
+    """One process at work on one run. `waited` says that the job at work was paused in between."""
 
     spark: SparkSession
     loaded: Loaded
@@ -69,6 +69,7 @@ class Work:
     jobs: dict[str, dict[str, Any]] = field(default_factory=dict)
     began: float = field(default_factory=time.monotonic)
     paused: bool = False
+    waited: bool = False
     plan_name: str = PLAN
 
     @property
@@ -85,6 +86,7 @@ class Work:
         if paused != self.paused:
             self.claim.update(state=State.PAUSED if paused else State.RUNNING)
             self.paused = paused
+            self.waited = True
 
 
 class Ended(Exception):

@@ -7,12 +7,13 @@ retry. A null overwrites what was there, as an upsert should.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from rekappa.errors import SinkError
+from rekappa.sinks.changes import Changes, Rules, Step, compare, never, widening
 from rekappa.sinks.clients import client
 from rekappa.sinks.service import Service, as_json, schema_of
 
@@ -29,6 +30,13 @@ _TYPES = {
     "double": "double", "boolean": "boolean", "string": "text", "binary": "blob", "date": "date",
     "timestamp": "timestamp",
 }  # fmt: skip
+_RULES = Rules(
+    takes=widening(("tinyint", "smallint", "int", "bigint"), ("float", "double")),
+    widens=never,
+    instead="Cassandra alters no type: give the column a new name, or make a new table",
+    whole=False,
+    folded=False,
+)
 _BACK = {theirs: ours for ours, theirs in _TYPES.items()} | {"decimal": "decimal(38,18)", "varint": "decimal(38,0)"}
 # Connecting costs a second and several threads: one session per worker process and address.
 _sessions: dict[tuple[int, str], Any] = {}
@@ -102,20 +110,30 @@ class Cassandra(Service):
                 f"CREATE TABLE IF NOT EXISTS {self._name} ({listed}, PRIMARY KEY (({_quoted(self.key)})))"
             )
             return
-        columns = {name: column.cql_type for name, column in found.columns.items()}
-        problems = [
-            f"column {name} is {kind} in the rows and {columns.get(name, 'not there')} in the table"
-            for name, kind in wanted.items()
-            if columns.get(name) != kind
-        ]
         primary = [column.name for column in found.primary_key]
         if set(primary) != set(self.key):
-            problems.append(f"its primary key is ({', '.join(primary)}) and the sink's key ({', '.join(self.key)})")
-        if problems:
             raise SinkError(
-                f"Cannot write to Cassandra table {self.keyspace}.{self.table}: {'; '.join(problems)}",
-                hint="Change the table, the sink's key or the job's select so that they fit.",
+                f"Cannot write to {self._where}: its primary key is ({', '.join(primary)}) and the sink's key "
+                f"({', '.join(self.key)})",
+                hint="A primary key can't be changed: change the sink's key, or name another table.",
             )
+
+    @property
+    def _where(self) -> str:
+        return f"Cassandra table {self.keyspace}.{self.table}"
+
+    def changes(self, schema: StructType) -> Changes:
+        found = self._described()
+        if found is None:
+            return Changes(self._where)
+        wanted = {one.name: column_type(one.dataType.simpleString()) for one in schema}
+        return compare(self._where, wanted, {name: one.cql_type for name, one in found.columns.items()}, _RULES)
+
+    def evolve(self, steps: Sequence[Step]) -> None:
+        held = self._described().columns
+        for step in steps:
+            if step.column not in held:
+                self._session().execute(f'ALTER TABLE {self._name} ADD "{step.column}" {step.kind}')
 
     def schema(self) -> StructType:
         found = self._described()

@@ -8,6 +8,7 @@ The numbers of one run's query only grow.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING
 from rekappa.errors import SinkError
 from rekappa.rate import Cap, Pace, pace_of
 from rekappa.record import INGESTION, METADATA
+from rekappa.sinks.changes import Changes, Step
 from rekappa.spark.times import within
 
 if TYPE_CHECKING:
@@ -68,7 +70,22 @@ class Sink(ABC):
 
     @abstractmethod
     def prepare(self, spark: SparkSession, schema: StructType) -> None:
-        """Called once before a run writes: create what is missing, refuse what does not fit. May be repeated."""
+        """Called once before a run writes: create what is missing, refuse what does not fit. May be repeated.
+
+        It alters no table that is there: `changes` says what that would take, `evolve` does it.
+        """
+
+    def changes(self, spark: SparkSession, schema: StructType) -> Changes:
+        """What its table would need to take rows of this schema. Touches nothing.
+
+        Nothing for a sink that keeps no schema, and where there is no table yet: `prepare` makes it.
+        """
+        return Changes(self.name)
+
+    def evolve(self, spark: SparkSession, steps: Sequence[Step]) -> None:
+        """Alter the table by these steps of `changes`. One that was done meanwhile is not done again."""
+        if steps:
+            raise SinkError(f"Cannot alter sink {self.name!r}: it has no table")
 
     def expect(self, schema: StructType) -> None:  # noqa: B027
         """Tell a sink that stores no schema (Kafka) what columns to read. Touches nothing; `prepare` implies it."""

@@ -1,7 +1,8 @@
-"""Whether rows fit a table, said column by column."""
+"""A schema's columns: what a sink names must be among them, and how they are written in SQL."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from rekappa.errors import SinkError
@@ -9,34 +10,10 @@ from rekappa.errors import SinkError
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
-_WIDENS = {
-    ("tinyint", "smallint"), ("tinyint", "int"), ("tinyint", "bigint"), ("smallint", "int"), ("smallint", "bigint"),
-    ("int", "bigint"), ("float", "double"),
-}  # fmt: skip
 
-
-def misfits(rows: StructType, table: StructType) -> list[str]:
-    """Why rows of one schema can't be written to a table of another; empty when they can."""
-    have = {field.name.lower(): field.dataType.simpleString() for field in rows}
-    want = {field.name.lower(): field.dataType.simpleString() for field in table}
-    problems = [f"column {name} is not in the table" for name in have if name not in want]
-    problems += [f"the table's column {name} is not in the rows" for name in want if name not in have]
-    problems += [
-        f"column {name} is {kind} in the rows and {want[name]} in the table"
-        for name, kind in have.items()
-        if name in want and kind != want[name] and (kind, want[name]) not in _WIDENS
-    ]
-    return problems
-
-
-def require_fit(rows: StructType, table: StructType, where: str) -> None:
-    """Refuse rows that the table can't take, naming the columns."""
-    problems = misfits(rows, table)
-    if problems:
-        raise SinkError(
-            f"Cannot write to {where}: {'; '.join(problems)}",
-            hint="Change the table (ALTER TABLE) or the job's select so that both have the same columns.",
-        )
+def columns_of(schema: StructType) -> dict[str, str]:
+    """Columns and Spark's short names of their types."""
+    return {field.name: field.dataType.simpleString() for field in schema}
 
 
 def require_columns(rows: StructType, named: tuple[str, ...], setting: str, sink: str) -> None:
@@ -67,7 +44,11 @@ def stored_columns(rows: StructType, deletes: str | None, sink: str) -> StructTy
     return StructType([field for field in rows if field not in marks])
 
 
-def columns_ddl(schema: StructType) -> str:
+def columns_ddl(columns: Mapping[str, str]) -> str:
     """The columns for CREATE TABLE, all nullable. Every name is quoted: some are words of SQL."""
-    named = [(field.name.replace("`", "``"), field.dataType.simpleString()) for field in schema]
-    return ", ".join(f"`{name}` {kind}" for name, kind in named)
+    return ", ".join(f"{quoted(name)} {kind}" for name, kind in columns.items())
+
+
+def quoted(name: str) -> str:
+    """A column's name in Spark's SQL."""
+    return "`" + name.replace("`", "``") + "`"

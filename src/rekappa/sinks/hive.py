@@ -9,12 +9,14 @@ while it is moved, as always with Hive.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from rekappa.errors import SinkError
 from rekappa.rate import paced
+from rekappa.sinks.changes import SPARK_TAKES, Changes, Rules, Step, compare, never, require_fit
 from rekappa.sinks.contract import BatchId, Rerun, Sink, in_window
-from rekappa.sinks.fit import columns_ddl, require_columns, require_fit
+from rekappa.sinks.fit import columns_ddl, columns_of, require_columns
 from rekappa.sinks.parquet import Files
 
 if TYPE_CHECKING:
@@ -24,6 +26,11 @@ if TYPE_CHECKING:
     from rekappa.timeline import Window
 
 _WORK = "_rekappa"
+_RULES = Rules(
+    takes=SPARK_TAKES,
+    widens=never,
+    instead="Spark alters no type of a Hive table: give the column a new name, or make a new table",
+)
 
 
 def _plain(text: str) -> str:
@@ -57,10 +64,24 @@ class HiveSink(Sink):
             spark.sql(f"CREATE DATABASE IF NOT EXISTS {self._database}")
             partitions = ", ".join(f"`{column}`" for column in self.partition_by)
             spark.sql(
-                f"CREATE TABLE IF NOT EXISTS {self.table} ({columns_ddl(schema)}) USING parquet "
+                f"CREATE TABLE IF NOT EXISTS {self.table} ({columns_ddl(columns_of(schema))}) USING parquet "
                 f"PARTITIONED BY ({partitions})"
             )
-        require_fit(schema, spark.table(self.table).schema, self.table)
+        require_fit(self.changes(spark, schema))
+
+    def changes(self, spark: SparkSession, schema: StructType) -> Changes:
+        require_hive(spark, self.name)
+        if not spark.catalog.tableExists(self.table):
+            return Changes(self.table)
+        spark.catalog.refreshTable(self.table)
+        return compare(self.table, columns_of(schema), columns_of(spark.table(self.table).schema), _RULES)
+
+    def evolve(self, spark: SparkSession, steps: Sequence[Step]) -> None:
+        held = columns_of(spark.table(self.table).schema)
+        added = {step.column: step.kind for step in steps if step.column not in held}
+        if added:
+            spark.sql(f"ALTER TABLE {self.table} ADD COLUMNS ({columns_ddl(added)})")
+        spark.catalog.refreshTable(self.table)
 
     def write(self, rows: DataFrame, batch: BatchId) -> None:
         spark = rows.sparkSession

@@ -8,14 +8,16 @@ that stays down until its own last snapshot is expired appends that one batch ag
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Sequence
 from threading import Lock
 from typing import TYPE_CHECKING
 
 from rekappa.errors import SinkError
 from rekappa.iceberg.commits import BATCH, WRITER, last_batch, stamp
 from rekappa.rate import paced
+from rekappa.sinks.changes import SPARK_TAKES, Changes, Rules, Step, compare, require_fit, widening
 from rekappa.sinks.contract import BatchId, Rerun, Sink, in_window
-from rekappa.sinks.fit import columns_ddl, require_columns, require_fit, stored_columns
+from rekappa.sinks.fit import columns_ddl, columns_of, quoted, require_columns, stored_columns
 from rekappa.sinks.keys import newest_per_key, refused
 
 if TYPE_CHECKING:
@@ -24,6 +26,12 @@ if TYPE_CHECKING:
 
     from rekappa.timeline import Window
 
+_RULES = Rules(
+    takes=SPARK_TAKES,
+    widens=widening(("int", "bigint"), ("float", "double")),
+    instead="Iceberg widens int to bigint, float to double and decimals before the point; for any other type give the "
+    "column a new name",
+)
 _SESSION_STAMP = "spark.sql.iceberg.snapshot-property."
 
 
@@ -35,7 +43,7 @@ def create_table(
     partitions = f"PARTITIONED BY ({', '.join(partition_by)})" if partition_by else ""
     listed = ", ".join(f"'{key}' = '{value}'" for key, value in {"format-version": "2", **properties}.items())
     spark.sql(
-        f"CREATE TABLE IF NOT EXISTS {table} ({columns_ddl(schema)}) USING iceberg {partitions} "
+        f"CREATE TABLE IF NOT EXISTS {table} ({columns_ddl(columns_of(schema))}) USING iceberg {partitions} "
         f"TBLPROPERTIES ({listed})"
     )
 
@@ -74,7 +82,25 @@ class IcebergSink(Sink):
         stored = stored_columns(schema, self.deletes, self.name)
         if not spark.catalog.tableExists(self.table):
             create_table(spark, self.table, stored, self._partitions(stored), self._properties)
-        require_fit(stored, spark.table(self.table).schema, self.table)
+        require_fit(self.changes(spark, schema))
+
+    def changes(self, spark: SparkSession, schema: StructType) -> Changes:
+        if not spark.catalog.tableExists(self.table):
+            return Changes(self.table)
+        spark.catalog.refreshTable(self.table)
+        stored = stored_columns(schema, self.deletes, self.name)
+        return compare(self.table, columns_of(stored), columns_of(spark.table(self.table).schema), _RULES)
+
+    def evolve(self, spark: SparkSession, steps: Sequence[Step]) -> None:
+        held = columns_of(spark.table(self.table).schema)
+        left = [step for step in steps if held.get(step.column) != step.kind]
+        added = {step.column: step.kind for step in left if step.was is None}
+        if added:
+            spark.sql(f"ALTER TABLE {self.table} ADD COLUMNS ({columns_ddl(added)})")
+        for step in left:
+            if step.was is not None:
+                spark.sql(f"ALTER TABLE {self.table} ALTER COLUMN {quoted(step.column)} TYPE {step.kind}")
+        spark.catalog.refreshTable(self.table)
 
     def _partitions(self, schema: StructType) -> tuple[str, ...]:
         """As configured; otherwise by the hour of the event time, so that a window is a set of files."""

@@ -9,15 +9,16 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from rekappa.errors import SinkError
+from rekappa.sinks.changes import SPARK_TAKES, Changes, Rules, Step, compare, widening
 from rekappa.sinks.clients import client
-from rekappa.sinks.fit import require_fit
+from rekappa.sinks.fit import columns_of
 from rekappa.sinks.service import Service, schema_of
 
 if TYPE_CHECKING:
@@ -26,6 +27,11 @@ if TYPE_CHECKING:
     from rekappa.timeline import Window
 
 _ID_BYTES = 512
+_RULES = Rules(
+    takes=SPARK_TAKES,
+    widens=widening(),
+    instead="OpenSearch alters no field's type: give it a new name, or write to a new index",
+)
 _TYPES = {
     "tinyint": "byte", "smallint": "short", "int": "integer", "bigint": "long", "float": "float", "double": "double",
     "boolean": "boolean", "string": "keyword", "binary": "binary", "date": "date", "timestamp": "date",
@@ -72,6 +78,17 @@ def _python(value: Any, kind: str) -> Any:
     return base64.b64decode(value) if kind == "binary" else value
 
 
+def _mapping_of(schema: StructType) -> dict[str, Any]:
+    """The mapping of an index for these columns; nested ones are left to the server."""
+    fields = {}
+    for name, kind in columns_of(schema).items():
+        if kind.startswith("decimal"):
+            fields[name] = {"type": "keyword"}
+        elif kind in _TYPES:
+            fields[name] = {"type": _TYPES[kind]}
+    return {"_meta": {"rekappa": {"schema": schema.json()}}, "properties": fields}
+
+
 @dataclass(frozen=True, slots=True)
 class OpenSearch(Service):
     url: str
@@ -101,19 +118,28 @@ class OpenSearch(Service):
 
     def prepare(self, schema: StructType) -> None:
         search = self._client()
-        mapping = self._mapping(search)
-        if mapping is not None:
-            require_fit(schema, self._typed(mapping), f"OpenSearch index {self.index}")
-            return
-        fields = {}
-        for one in schema:
-            kind = one.dataType.simpleString()
-            if kind.startswith("decimal"):
-                fields[one.name] = {"type": "keyword"}
-            elif kind in _TYPES:
-                fields[one.name] = {"type": _TYPES[kind]}
-        body = {"mappings": {"_meta": {"rekappa": {"schema": schema.json()}}, "properties": fields}}
-        search.indices.create(index=self.index, body=body)
+        if self._mapping(search) is None:
+            search.indices.create(index=self.index, body={"mappings": _mapping_of(schema)})
+
+    def changes(self, schema: StructType) -> Changes:
+        where, mapping = f"OpenSearch index {self.index}", self._mapping(self._client())
+        if mapping is None:
+            return Changes(where)
+        return compare(where, columns_of(schema), columns_of(self._typed(mapping)), _RULES)
+
+    def evolve(self, steps: Sequence[Step]) -> None:
+        """Add the fields to the mapping, and to the types that it remembers."""
+        from pyspark.sql.types import DataType, StructField, StructType
+
+        search = self._client()
+        mapping = self._mapping(search) or {}
+        new = {step.column: StructField(step.column, DataType.fromDDL(step.kind)) for step in steps}
+        whole = StructType(list(({one.name: one for one in self._typed(mapping)} | new).values()))
+        body = {
+            "_meta": {**mapping.get("_meta", {}), **_mapping_of(whole)["_meta"]},
+            "properties": _mapping_of(StructType(list(new.values())))["properties"],
+        }
+        search.indices.put_mapping(index=self.index, body=body)
 
     @staticmethod
     def _remembered(mapping: dict[str, Any]) -> StructType | None:

@@ -7,18 +7,23 @@ batch is done. The rename is atomic on local disks and HDFS; on an object store 
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from rekappa.errors import SinkError
 from rekappa.rate import paced
+from rekappa.sinks.changes import SPARK_TAKES, Changes, Rules, compare, never, require_fit
 from rekappa.sinks.contract import BatchId, Rerun, Sink, in_window
-from rekappa.sinks.fit import require_columns, require_fit
+from rekappa.sinks.fit import columns_of, require_columns
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
     from rekappa.timeline import Window
+
+
+_RULES = Rules(takes=SPARK_TAKES, widens=never, instead="files can't be altered: write to another path from now on")
 
 
 def folder_name(batch: BatchId) -> str:
@@ -75,10 +80,16 @@ class ParquetSink(Sink):
 
     def prepare(self, spark: SparkSession, schema: StructType) -> None:
         require_columns(schema, (self.event_time,) if self.event_time else (), "event_time", self.name)
-        files = Files(spark, self.path)
-        if self._batches(files):
-            require_fit(schema, self._open(spark, files).schema, self.path)
+        require_fit(self.changes(spark, schema))
         self._schema = schema
+
+    def changes(self, spark: SparkSession, schema: StructType) -> Changes:
+        files = Files(spark, self.path)
+        if not self._batches(files):
+            return Changes(self.path)
+        found = compare(self.path, columns_of(schema), columns_of(self._open(spark, files).schema), _RULES)
+        gained = (f"column {step.column} is not in the files ({_RULES.instead})" for step in found.steps)
+        return replace(found, steps=(), stuck=(*gained, *found.stuck))
 
     def write(self, rows: DataFrame, batch: BatchId) -> None:
         files = Files(rows.sparkSession, self.path)

@@ -6,12 +6,13 @@ writers that meet on the same rows wait for each other instead of deadlocking.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from rekappa.errors import SinkError
+from rekappa.sinks.changes import Changes, Rules, Step, compare, widening
 from rekappa.sinks.clients import client
 from rekappa.sinks.service import Service, as_json, schema_of
 
@@ -25,6 +26,15 @@ _TYPES = {
     "double": "double precision", "boolean": "boolean", "string": "text", "binary": "bytea", "date": "date",
     "timestamp": "timestamp with time zone", "timestamp_ntz": "timestamp without time zone",
 }  # fmt: skip
+_WIDER = widening(("smallint", "integer", "bigint"), ("real", "double precision"))
+_RULES = Rules(
+    takes=lambda rows, column: (rows, column) in (("jsonb", "json"), ("jsonb", "text")) or _WIDER(rows, column),
+    widens=_WIDER,
+    instead="smallint and integer, real, and numeric before the point can be widened; for any other type ALTER TABLE "
+    "… TYPE … USING yourself, or give the column a new name",
+    whole=False,
+    folded=False,
+)
 _BACK = {theirs: ours for ours, theirs in _TYPES.items() if ours != "tinyint"} | {"numeric": "decimal(38,18)"}
 
 
@@ -96,21 +106,23 @@ class Postgres(Service):
                 table = sql.SQL("CREATE TABLE IF NOT EXISTS {} ({})").format(self._name(), sql.SQL(", ").join(parts))
                 connection.execute(table)
                 return
-            self._refuse_misfit(wanted, columns)
             self._refuse_without_unique(connection)
 
-    def _refuse_misfit(self, wanted: dict[str, str], columns: dict[str, str]) -> None:
-        problems = [f"column {name} is not in the table" for name in wanted if name not in columns]
-        problems += [
-            f"column {name} is {kind} in the rows and {columns[name]} in the table"
-            for name, kind in wanted.items()
-            if name in columns and kind != columns[name] and not (kind == "jsonb" and columns[name] in ("json", "text"))
-        ]
-        if problems:
-            raise SinkError(
-                f"Cannot write to PostgreSQL table {self.table}: {'; '.join(problems)}",
-                hint="Change the table (ALTER TABLE) or the job's select so that they fit.",
-            )
+    def changes(self, schema: StructType) -> Changes:
+        with self._connect() as connection:
+            columns = self._columns(connection)
+        wanted = {one.name: column_type(one.dataType.simpleString()) for one in schema}
+        where = f"PostgreSQL table {self.table}"
+        return compare(where, wanted, columns, _RULES) if columns else Changes(where)
+
+    def evolve(self, steps: Sequence[Step]) -> None:
+        """All steps in one transaction. Widening rewrites the table, which others wait for."""
+        sql = client("psycopg.sql", "postgres")
+        add, widen = "ALTER TABLE {} ADD COLUMN IF NOT EXISTS {} ", "ALTER TABLE {} ALTER COLUMN {} TYPE "
+        with self._connect() as connection:
+            for step in steps:
+                words = (add if step.was is None else widen) + step.kind
+                connection.execute(sql.SQL(words).format(self._name(), sql.Identifier(step.column)))
 
     def _refuse_without_unique(self, connection: Any) -> None:
         indexes = connection.execute(

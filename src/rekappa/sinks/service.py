@@ -7,13 +7,14 @@ pickled function, so no secret appears in a plan, a log line or a process list.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal
 
 from rekappa.errors import SinkError
 from rekappa.rate import Pace
+from rekappa.sinks.changes import Changes, Step, require_fit
 from rekappa.sinks.contract import BatchId, Rerun, Sink, in_window
 from rekappa.sinks.fit import require_columns, stored_columns
 from rekappa.sinks.keys import newest_per_key, refused, removing, staying
@@ -28,11 +29,19 @@ Action = Literal["upsert", "advance", "delete"]
 
 
 class Service(ABC):
-    """A server that holds rows by key. `prepare` and `schema` run in the driver, the rest in tasks."""
+    """A server that holds rows by key. What asks for or alters its columns runs in the driver, the rest in tasks."""
 
     @abstractmethod
     def prepare(self, schema: StructType) -> None:
-        """Create what is missing; refuse a table that the rows, or the key, do not fit."""
+        """Create what is missing; refuse a table that the key does not fit."""
+
+    @abstractmethod
+    def changes(self, schema: StructType) -> Changes:
+        """See `Sink.changes`."""
+
+    @abstractmethod
+    def evolve(self, steps: Sequence[Step]) -> None:
+        """See `Sink.evolve`."""
 
     @abstractmethod
     def schema(self) -> StructType:
@@ -152,6 +161,13 @@ class ServiceSink(Sink):
         require_columns(schema, (self.event_time,) if self.event_time else (), "event_time", self.name)
         require_columns(schema, (self.version,) if self.version else (), "version", self.name)
         self.service.prepare(stored_columns(schema, self.deletes, self.name))
+        require_fit(self.changes(spark, schema))
+
+    def changes(self, spark: SparkSession, schema: StructType) -> Changes:
+        return self.service.changes(stored_columns(schema, self.deletes, self.name))
+
+    def evolve(self, spark: SparkSession, steps: Sequence[Step]) -> None:
+        self.service.evolve(steps)
 
     def write(self, rows: DataFrame, batch: BatchId) -> None:
         """Upserts are their own protection: the same rows again leave the same content."""

@@ -1,26 +1,20 @@
 """Looking at a job's query without running it: the job is called on empty streams, and Spark's plan is read.
 
-    shapes = analyse(spark, job, {"events": "id BIGINT, event_ts TIMESTAMP, …"}, {"counts": "minute"})
-    shapes["counts"].operators
-
-The probes are streaming file sources on empty folders: cheap, streaming, and each known by its folder.
+shapes = analyse(spark, job, {"events": "id BIGINT, event_ts TIMESTAMP, …"}, {"counts": "minute"})
+shapes["counts"].operators
 """
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import timedelta
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rekappa.app import Job
 from rekappa.errors import AppError
 from rekappa.plan.shape import Anchor, Kind, Shape, Span
 from rekappa.record import METADATA
-from rekappa.spark.calling import results_of
 from rekappa.spark.outputs import require_time
 from rekappa.spark.plans.custom import watching
 from rekappa.spark.plans.exactness import Exactness
@@ -32,10 +26,10 @@ from rekappa.spark.plans.streaming import refuse_unrunnable
 from rekappa.spark.plans.times import Moment, Nested, Spread
 from rekappa.spark.plans.tree import Node, parse
 from rekappa.spark.plans.walk import CUSTOM, Rows, Walk, is_stream
+from rekappa.spark.probes import probed
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.types import StructType
 
 
 def analyse(
@@ -51,8 +45,7 @@ def analyse(
     declares (None: it declares none), `output_modes` how each output is written, "append" unless told otherwise.
     Refuses with `AppError` what Spark would refuse to run as a stream.
     """
-    with _probes(spark, job, schemas) as (probes, paths), watching() as clock:
-        results = results_of(job, probes)
+    with watching() as clock, probed(spark, job, schemas) as (results, paths):
         shapes = {}
         for name, event_time in outputs.items():
             mode = (output_modes or {}).get(name, "append")
@@ -61,27 +54,6 @@ def analyse(
                 found = replace(found, clock=tuple(sorted({*found.clock, *clock})))
             shapes[name] = found
         return shapes
-
-
-def output_schema(spark: SparkSession, job: Job, schemas: Mapping[str, StructType], output: str) -> StructType:
-    """The columns of one output of a job, which is called but not run."""
-    with _probes(spark, job, schemas) as (probes, _):
-        return results_of(job, probes)[output].schema
-
-
-@contextmanager
-def _probes(
-    spark: SparkSession, job: Job, schemas: Mapping[str, str] | Mapping[str, StructType]
-) -> Iterator[tuple[dict[str, DataFrame], dict[str, str]]]:
-    """A stream for each source of the job, and the sources by what Spark calls these."""
-    with tempfile.TemporaryDirectory(prefix="rekappa-probe-") as folder:
-        probes, paths = {}, {}
-        for name in job.sources:
-            path = Path(folder, name)
-            path.mkdir()
-            probes[name] = spark.readStream.schema(schemas[name]).format("parquet").load(str(path))
-            paths[f"FileSource[{path}]"] = name
-        yield probes, paths
 
 
 def _shape(

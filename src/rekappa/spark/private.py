@@ -141,3 +141,25 @@ def check_for_streaming(spark: SparkSession, plan: Any, output_mode: str) -> Non
     jvm: Any = spark._jvm
     mode = getattr(jvm.org.apache.spark.sql.streaming.OutputMode, output_mode.capitalize())()
     jvm.org.apache.spark.sql.catalyst.analysis.UnsupportedOperationChecker.checkForStreaming(plan, mode)
+
+
+def changes_something(spark: SparkSession, sql: str) -> str | None:
+    """What a statement would do other than read, by Spark's own parser; None if it only reads.
+
+    A TRANSFORM starts programs, which may do anything.
+    """
+    from py4j.java_gateway import is_instance_of
+
+    parser: Any = spark._jsparkSession.sessionState().sqlParser()
+    kinds = [
+        f"org.apache.spark.sql.catalyst.plans.logical.{name}"
+        for name in ("Command", "ParsedStatement", "ScriptTransformation")
+    ]
+    waiting = [parser.parsePlan(sql)]
+    while waiting:
+        node = waiting.pop()
+        if any(is_instance_of(spark.sparkContext._gateway, node, kind) for kind in kinds):
+            return str(node.getClass().getSimpleName()).removesuffix("Statement")
+        children = node.children()
+        waiting += [children.apply(at) for at in range(children.size())]
+    return None

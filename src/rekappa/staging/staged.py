@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from rekappa.config.load import Loaded, load
+from rekappa.config.load import Loaded, load, require_production
 from rekappa.errors import RunError, SinkError
 from rekappa.home import Home
 from rekappa.iceberg.selection import InWindow
@@ -54,11 +55,23 @@ class StagedSink:
 
 @dataclass(frozen=True, slots=True)
 class Staged:
+    """A run's staging. `sinks` are those that are worked on, `names` all that the run has."""
+
     run: Run
     window: Window
     loaded: Loaded
     home: Home
     sinks: tuple[StagedSink, ...]
+    names: tuple[str, ...]
+
+    def only(self, wanted: Collection[str]) -> Staged:
+        """The same for these sinks alone, for all of them if none is named; refuses a name that the run has not."""
+        unknown = [name for name in wanted if name not in self.names]
+        if unknown:
+            raise RunError(
+                f"Cannot find sink {unknown[0]!r} in run {self.run.id}", hint=f"It has: {', '.join(self.names)}."
+            )
+        return replace(self, sinks=tuple(one for one in self.sinks if not wanted or one.name in wanted))
 
     def narrowed(self, window: Window) -> Staged:
         """The same run, but only what it staged for this part of its window."""
@@ -130,6 +143,7 @@ def window_at_stake(run: Run) -> Window:
 def open_staged(spark: SparkSession, home: Home, run: Run, loaded: Loaded | None = None) -> Staged:
     """What the run left in staging. Refuses when any of its staging tables is gone."""
     loaded = loaded or load_run(home, run)
+    require_production(loaded, f"use run {run.id}")
     config = loaded.config
     named = run.spec.get("sinks") or list(config.sinks)
     window = window_of(run)
@@ -145,4 +159,4 @@ def open_staged(spark: SparkSession, home: Home, run: Run, loaded: Loaded | None
             f"Cannot find the staging of run {run.id}: {', '.join(absent)} does not exist",
             hint="Staging is removed by `rekappa clean`; backfill the window again.",
         )
-    return Staged(run, window, loaded, home, tuple(found))
+    return Staged(run, window, loaded, home, tuple(found), tuple(named))

@@ -56,7 +56,16 @@ def _code(db: Connection) -> None:
             db.exec_driver_sql("INSERT INTO code VALUES (?, ?, ?)", (file.stem, file.read_bytes(), now))
 
 
-_STEPS: dict[int, Callable[[Connection], None]] = {2: _leases, 3: _starts, 4: _code}
+def _speeds(db: Connection) -> None:
+    """How fast jobs ran."""
+    db.exec_driver_sql(
+        "CREATE TABLE speeds (run TEXT NOT NULL, job TEXT NOT NULL, app TEXT NOT NULL, mode TEXT NOT NULL,"
+        " state TEXT NOT NULL, rows BIGINT NOT NULL, seconds DOUBLE PRECISION NOT NULL,"
+        f" at {'TEXT' if db.dialect.name == 'sqlite' else 'TIMESTAMP WITH TIME ZONE'} NOT NULL, PRIMARY KEY (run, job))"
+    )
+
+
+_STEPS: dict[int, Callable[[Connection], None]] = {2: _leases, 3: _starts, 4: _code, 5: _speeds}
 VERSION = max(_STEPS)
 
 

@@ -76,6 +76,11 @@ class Run:
     logs: Sequence[str] = ()
     wish: Wish = Wish.GO
 
+    @property
+    def owner(self) -> str | None:
+        """Who answered for the app when the run was made."""
+        return self.spec.get("owner")
+
 
 @dataclass(frozen=True, slots=True)
 class Position:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import replace
+from dataclasses import asdict, fields, replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -16,6 +16,7 @@ from sqlalchemy import ColumnElement, Connection, delete, func, insert, select, 
 
 from rekappa.errors import RunError
 from rekappa.home import Home
+from rekappa.plan.speeds import Speed
 from rekappa.store import leases
 from rekappa.store.address import Address
 from rekappa.store.claim import Claim
@@ -24,10 +25,12 @@ from rekappa.store.dialects import clock, upsert
 from rekappa.store.leases import Lease
 from rekappa.store.record import Batch, Kind, Run, Start, State
 from rekappa.store.rows import add_batches, batch_of, change_run, put_start, run_of, run_row, start_of
-from rekappa.store.tables import BATCHES, CODE, LEASES, RUNS, STARTS
+from rekappa.store.tables import BATCHES, CODE, LEASES, RUNS, SPEEDS, STARTS
 
 JUST_KEPT = timedelta(hours=1)
 """How long code is kept that no run has been recorded with: its run may be about to be."""
+LAST = "last"
+"""Names the newest backfill of the project, where a person would otherwise copy its id."""
 
 
 class RunStore:
@@ -55,7 +58,9 @@ class RunStore:
         return run
 
     def run(self, run_id: str) -> Run:
-        """One run by its id or a unique beginning of it."""
+        """One run by its id or a unique beginning of it; `last` is the newest backfill."""
+        if run_id == LAST:
+            return self._last()
         found = [run for run in self.runs() if run.id.startswith(run_id)] if run_id else []
         exact = [run for run in found if run.id == run_id]
         if len(exact or found) == 1:
@@ -63,6 +68,12 @@ class RunStore:
         if found:
             raise RunError(f"Cannot choose a run: {run_id!r} begins {len(found)} run ids", hint="Write more of the id.")
         raise RunError(f"Cannot find run {run_id!r}", hint="`rekappa runs` lists them.")
+
+    def _last(self) -> Run:
+        found = self.runs(kind=Kind.BACKFILL)
+        if not found:
+            raise RunError("Cannot find the last backfill: there has been none", hint="`rekappa runs` lists all runs.")
+        return found[0]
 
     def runs(self, app: str | None = None, kind: Kind | None = None) -> list[Run]:
         """Newest first. A run that no process holds any more is answered as died."""
@@ -184,6 +195,20 @@ class RunStore:
 
     def _changing(self, by: Claim | None) -> AbstractContextManager[Connection]:
         return self._database.changing() if by is None else by.writing()
+
+    def record_speed(self, speed: Speed) -> None:
+        """Keep how fast a job of a run went."""
+        with self._database.changing() as db:
+            row = upsert(db)(SPEEDS).values(**asdict(speed), at=clock(db))
+            changed = {one.name: row.excluded[one.name] for one in SPEEDS.c if not one.primary_key}
+            db.execute(row.on_conflict_do_update(index_elements=["run", "job"], set_=changed))
+
+    def speeds(self, app: str, job: str, mode: str, state: str) -> list[Speed]:
+        """What was measured of such jobs, newest first."""
+        told = {"app": app, "job": job, "mode": mode, "state": state}
+        same = select(SPEEDS).filter_by(**told).order_by(SPEEDS.c.at.desc(), SPEEDS.c.run.desc())
+        with self._database.reading() as db:
+            return [Speed(*(getattr(row, field.name) for field in fields(Speed))) for row in db.execute(same)]
 
 
 def _of_run(run: str, before: datetime | None) -> ColumnElement[bool]:

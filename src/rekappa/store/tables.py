@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any
 
-from sqlalchemy import TIMESTAMP, BigInteger, Column, Dialect, Integer, LargeBinary, MetaData, Table, Text
+from sqlalchemy import TIMESTAMP, BigInteger, Column, Dialect, Double, Integer, LargeBinary, MetaData, Table, Text
 from sqlalchemy.types import TypeDecorator, TypeEngine
 
 from rekappa.store.record import Kind, State, Wish
@@ -141,4 +141,17 @@ CODE = Table(
     Column("hash", Text, primary_key=True),
     Column("files", LargeBinary, nullable=False),
     Column("kept", Instant, nullable=False),
+)
+
+SPEEDS = Table(
+    "speeds",
+    METADATA,
+    Column("run", Text, primary_key=True),
+    Column("job", Text, primary_key=True),
+    Column("app", Text, nullable=False),
+    Column("mode", Text, nullable=False),
+    Column("state", Text, nullable=False),
+    Column("rows", BigInteger, nullable=False),
+    Column("seconds", Double, nullable=False),
+    Column("at", Instant, nullable=False),
 )

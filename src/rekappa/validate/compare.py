@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
-from datetime import UTC, date, datetime
-from math import isfinite
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from rekappa.timeline import Window, format_instant
+from rekappa.spark.values import plain_value
+from rekappa.timeline import Window
 from rekappa.validate.counts import Counted, counted, moment_of
 from rekappa.validate.diff import Diff, diff
 from rekappa.validate.expect import CodeChange
 from rekappa.validate.result import Cause, Comparison, Rules, Sample
-from rekappa.validate.settle import CAUSE, settle
+from rekappa.validate.settle import CAUSE, Settled, settle
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, Row
@@ -37,17 +39,14 @@ def compare(
     Rows whose `event_time` is `open_from` or later were not final. Without experiments nothing else is explained.
     With a `window` the differences are counted over its time as well.
     """
-    with ExitStack() as stack:
-        found = stack.enter_context(diff(production, staging, rules))
-        counts = Counted()
-        samples: tuple[Sample, ...] = ()
-        code, late_too = CodeChange(), 0
-        if found.matched < max(found.production, found.staging):
-            not_final = _not_final(event_time, open_from)
-            settled = settle(stack, found.rows, experiments, production, rules, not_final)
-            rows = settled.rows.cache()
-            stack.callback(rows.unpersist)
-            code, late_too = settled.code, settled.late_too
+    counts = Counted()
+    samples: tuple[Sample, ...] = ()
+    with settled(production, staging, rules, experiments=experiments, event_time=event_time, open_from=open_from) as (
+        found,
+        made,
+    ):
+        rows = made.rows
+        if found.any:
             counts = counted(rows, event_time, window)
             samples = tuple(_samples(rows, rules.samples))
             notes += _duplicates(rows)
@@ -62,13 +61,38 @@ def compare(
             columns=counts.columns,
             causes=counts.causes,
             over_time=counts.over_time,
-            code=code,
-            late_too=late_too,
+            code=made.code,
+            late_too=made.late_too,
             special=rules.special,
             samples=samples,
             notes=(*notes, *_matched_twice(found, staging, rules), *(experiments.notes if experiments else ())),
             controls=tuple(dict.fromkeys(one.run.id for one in experiments.controls)) if experiments else (),
         )
+
+
+@contextmanager
+def settled(
+    production: DataFrame,
+    staging: DataFrame,
+    rules: Rules,
+    *,
+    experiments: Experiments | None = None,
+    event_time: str | None = None,
+    open_from: datetime | None = None,
+) -> Iterator[tuple[Diff, Settled]]:
+    """The differences and, of each, the cause; their rows can be used inside the `with` only, any number of times."""
+    from pyspark.sql import functions as F
+
+    with ExitStack() as stack:
+        found = stack.enter_context(diff(production, staging, rules))
+        if not found.any:
+            yield found, Settled(found.rows.withColumn(CAUSE, F.lit(None).cast("string")), CodeChange())
+            return
+        not_final = _not_final(event_time, open_from)
+        made = settle(stack, found.rows, experiments, production, rules, not_final)
+        rows = made.rows.cache()
+        stack.callback(rows.unpersist)
+        yield found, replace(made, rows=rows)
 
 
 def _not_final(event_time: str | None, open_from: datetime | None) -> Column:
@@ -126,28 +150,6 @@ def _samples(rows: DataFrame, most: int) -> list[Sample]:
 
 
 def _plain(row: Row | None, kind: DataType) -> dict[str, Any] | None:
-    value = _value(row, kind)
+    value = plain_value(row, kind)
     assert value is None or isinstance(value, dict)
     return value
-
-
-def _value(value: Any, kind: DataType) -> Any:
-    """As JSON can hold it: bytes as hex, decimals as text, instants in UTC and marked so."""
-    from pyspark.sql.types import ArrayType, MapType, StructType, TimestampType
-
-    if isinstance(value, float) and not isfinite(value):
-        return str(value)  # JSON has no such number, and null would hide the difference.
-    if value is None or isinstance(value, bool | int | float | str):
-        return value
-    if isinstance(kind, StructType):
-        return {field.name: _value(item, field.dataType) for field, item in zip(kind, value, strict=True)}
-    if isinstance(kind, ArrayType):
-        return [_value(item, kind.elementType) for item in value]
-    if isinstance(kind, MapType):
-        return {str(key): _value(item, kind.valueType) for key, item in value.items()}
-    if isinstance(kind, TimestampType):
-        # Spark hands instants over as local times without a zone.
-        return format_instant(value.astimezone(UTC))
-    if isinstance(value, bytes | bytearray):
-        return value.hex()
-    return value.isoformat() if isinstance(value, date) else str(value)

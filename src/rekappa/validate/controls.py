@@ -65,7 +65,7 @@ def kept_app(home: Home, base: Loaded, code: Code, sink: str) -> Iterator[tuple[
         kept = loaded.config.sinks[sink]
         own = {"job": kept.job, "output_mode": kept.output_mode}
         only = {sink: base.config.sinks[sink].model_copy(update=own)}
-        yield replace(loaded, config=loaded.config.model_copy(update={"sinks": only})), app
+        yield replace(loaded, config=loaded.config.with_sinks(only), elsewhere={}), app
 
 
 def run_control(
@@ -104,7 +104,13 @@ def run_control(
             return Control(run, table)
         run = None
     if run is None:
-        run = Run(new_run_id(Kind.CONTROL), staged.run.app, Kind.CONTROL, staged.run.folder, spec=spec)
+        run = Run(
+            new_run_id(Kind.CONTROL),
+            staged.run.app,
+            Kind.CONTROL,
+            staged.run.folder,
+            spec={**spec, "owner": staged.loaded.config.owner},
+        )
         save_plan(plan, home.checkpoint(run.app, run.id) / PLAN)
         first = 0
         for stretch in stretches:

@@ -42,6 +42,11 @@ class Diff:
     matched: int
     rows: DataFrame
 
+    @property
+    def any(self) -> bool:
+        """Whether there is any difference at all."""
+        return self.matched < max(self.production, self.staging)
+
 
 @contextmanager
 def diff(production: DataFrame, staging: DataFrame, rules: Rules) -> Iterator[Diff]:

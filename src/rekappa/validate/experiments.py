@@ -14,15 +14,17 @@ from rekappa.errors import RekappaError
 from rekappa.plan.plan import JobPlan, Mode, Plan
 from rekappa.plan.store import load as load_plan
 from rekappa.planning.make import make_plan
+from rekappa.planning.production import production_runs
 from rekappa.planning.request import BackfillRequest
 from rekappa.runs.stretches import Stretch
 from rekappa.runs.work import PLAN
+from rekappa.sinks.changes import SPARK_TAKES
 from rekappa.staging.staged import Staged, StagedSink
 from rekappa.store.code import Code
 from rekappa.store.record import Run
 from rekappa.store.runs import RunStore
 from rekappa.validate.controls import Control, Role, kept_app, run_control
-from rekappa.validate.production import NoControl, live_runs, same_code, stretches, versions
+from rekappa.validate.production import NoControl, same_code, stretches, versions
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -88,15 +90,17 @@ class Experiments:
 
     @cached_property
     def request(self) -> BackfillRequest:
-        told = BackfillRequest.from_json(self.staged.run.spec)
-        return replace(told, jobs=(), allow_incomplete=True)
+        told = BackfillRequest.from_json(self.staged.run.spec).of_job(self.part.job)
+        return replace(told, jobs=(), sinks=(), allow_incomplete=True)
 
     @cached_property
     def production(self) -> Production:
         """The newest live run that wrote to the sink's target and read events of the window."""
         store = RunStore.open(self.staged.home)
-        target = target_of(self.staged.loaded.config.sinks[self.sink.name])
-        runs = live_runs(store, self.staged.run.app, self.sink.name, target, self.live_run)
+        runs = production_runs(store, self.staged.loaded, self.sink.name, self.live_run)
+        if not runs:
+            target = target_of(self.staged.loaded.config.sinks[self.sink.name])
+            raise NoControl(f"no live run is recorded that wrote to {target}: production's code is not known")
         known = {run.id: versions(store.starts(run.id, self.sink.name)) for run in runs}
         if len(runs) == 1 and len(known[runs[0].id]) == 1:
             return Production(runs[0], (Stretch(known[runs[0].id][0].code),))
@@ -220,19 +224,25 @@ def _late_rows(run: Run, sink: str) -> int:
 
 
 def _fitted(rows: DataFrame, like: DataFrame) -> DataFrame:
-    """The rows with the columns of the sink: one that the code did not make yet is null, as a new column is."""
+    """The rows in the columns of the sink: one that the code did not make yet is null, as a new column is, and one
+    that it made narrower is as the table holds it since it was widened."""
     from pyspark.sql import functions as F
 
     from rekappa.validate.sides import by_place
 
     types = {field.name: field.dataType for field in rows.schema}
-    wrong = [field.name for field in like.schema if types.get(field.name, field.dataType) != field.dataType]
+    wrong = [
+        field.name
+        for field in like.schema
+        if (kind := types.get(field.name, field.dataType)) != field.dataType
+        and not SPARK_TAKES(kind.simpleString(), field.dataType.simpleString())
+    ]
     if wrong:
         raise NoControl(f"production's code gives another type to {', '.join(wrong)}")
     placed, places = by_place(rows)
     return placed.select(
         *(
-            (F.col(places[field.name]) if field.name in places else F.lit(None).cast(field.dataType)).alias(field.name)
+            (F.col(places[field.name]) if field.name in places else F.lit(None)).cast(field.dataType).alias(field.name)
             for field in like.schema
         )
     )

@@ -10,8 +10,8 @@ from rekappa.errors import PlanError, ValidationError
 from rekappa.plan.plan import JobPlan
 from rekappa.plan.shape import Tolerance
 from rekappa.plan.store import PlanFile
+from rekappa.planning.production import production_runs
 from rekappa.runs.work import PLAN
-from rekappa.store.record import Kind
 from rekappa.store.runs import RunStore
 from rekappa.timeline import Window, parse_instant
 
@@ -63,7 +63,7 @@ def _not_yet_written(staged: Staged, sink: str, jobs: Iterable[JobPlan]) -> list
     if spec.output_mode != "append" or not waiting:
         return []
     store = RunStore.open(staged.home)
-    for run in store.runs(staged.run.app, Kind.LIVE):
+    for run in production_runs(store, staged.loaded, sink):
         marks = [batch.watermark for batch in store.batches(run.id, sink) if batch.watermark is not None]
         if marks:
             return [one.written_until(max(marks)) for one in waiting]

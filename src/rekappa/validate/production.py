@@ -9,8 +9,7 @@ from rekappa.errors import ValidationError
 from rekappa.plan.model import Slice, reader
 from rekappa.runs.stretches import Stretch
 from rekappa.store.code import Code
-from rekappa.store.record import Batch, Kind, Run, Start
-from rekappa.store.runs import RunStore
+from rekappa.store.record import Batch, Start
 
 ELSEWHERE = ("profiles.", "clusters.", "catalogs.", "archive.", "prices.", "staging_retention", "sinks.")
 """What is configured here says where and how a job runs, not what it computes."""
@@ -31,19 +30,6 @@ def _telling(code: Code) -> list[str]:
         for text in code.overrides
         if not text.startswith(ELSEWHERE) and not text.partition("=")[0].endswith(".selected")
     )
-
-
-def live_runs(store: RunStore, app: str, query: str, target: str, named: str | None = None) -> list[Run]:
-    """The live runs that wrote to the target, newest first. Refuses when none is known to have."""
-    if named is not None:
-        return [store.run(named)]
-    runs = store.runs(app, Kind.LIVE)
-    if not runs:
-        raise NoControl("no live run of the app is recorded here: production's code is not known")
-    found = [run for run in runs if any(start.target == target for start in store.starts(run.id, query))]
-    if not found:
-        raise NoControl(f"no live run is recorded that wrote to {target}: production's code is not known")
-    return found
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
@@ -187,7 +187,8 @@ def judge(found: Comparison, expected: Expectation | None, late: Late) -> tuple[
 class SinkVerdict:
     """One sink of the run: compared, or why it could not be. `why` says what keeps it from passing.
 
-    `staging` is the snapshot of the staging table that was looked at: the verdict holds for no other.
+    `staging` is the snapshot of the staging table that was looked at: the verdict holds for no other. `snapshot` is
+    production's, where it has such, and `open_from` the event time from which on rows were not final.
     """
 
     sink: str
@@ -198,6 +199,8 @@ class SinkVerdict:
     expected: str | None = None
     late: Late = Late.KEEP
     staging: int | None = None
+    snapshot: int | None = None
+    open_from: datetime | None = None
 
     @property
     def passed(self) -> bool:
@@ -217,10 +220,7 @@ class Verdict:
 
     @property
     def outcome(self) -> Outcome:
-        found = {one.outcome for one in self.sinks}
-        if not found or Outcome.FAILED in found:
-            return Outcome.FAILED
-        return Outcome.NEEDS_YES if Outcome.NEEDS_YES in found else Outcome.PASSED
+        return _worst(one.outcome for one in self.sinks)
 
     @property
     def passed(self) -> bool:
@@ -245,6 +245,8 @@ class Verdict:
                     "expected": one.expected,
                     "late": str(one.late),
                     "staging": one.staging,
+                    "snapshot": one.snapshot,
+                    "open_from": one.open_from.isoformat() if one.open_from else None,
                     "comparison": one.comparison.as_json() if one.comparison else None,
                 }
                 for one in self.sinks
@@ -252,7 +254,19 @@ class Verdict:
         }
 
 
-def outcome_of(validation: Mapping[str, Any] | None) -> Outcome | None:
-    """The outcome that a run's record holds; None if it was never validated, or by a rekappa that knew no outcomes."""
-    told = (validation or {}).get("outcome")
-    return Outcome(told) if told in set(Outcome) else None
+def _worst(outcomes: Iterable[Outcome]) -> Outcome:
+    found = set(outcomes)
+    if not found or Outcome.FAILED in found:
+        return Outcome.FAILED
+    return Outcome.NEEDS_YES if Outcome.NEEDS_YES in found else Outcome.PASSED
+
+
+def outcome_of(validation: Mapping[str, Any] | None, sinks: Collection[str] = ()) -> Outcome | None:
+    """The outcome that a run's record holds, of these sinks alone if any are named.
+
+    None if they were never validated, or by a rekappa that knew no outcomes.
+    """
+    told = validation or {}
+    by_sink = {one["sink"]: one.get("outcome") for one in told.get("sinks", ())}
+    known = [str(by_sink.get(sink)) for sink in sinks] if sinks else [str(told.get("outcome"))]
+    return _worst(Outcome(one) for one in known) if set(known) <= set(Outcome) else None

@@ -5,25 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from rekappa.config.model import IcebergSink
 from rekappa.config.targets import target_of
 from rekappa.errors import ValidationError
 from rekappa.iceberg.commits import load_table
 from rekappa.iceberg.history import current_id
-from rekappa.plan.shape import Tolerance
-from rekappa.sinks.contract import Rerun
-from rekappa.staging.staged import Staged, StagedSink, keyed_only, span_of
+from rekappa.staging.staged import Staged, StagedSink
 from rekappa.store.runs import RunStore
 from rekappa.validate.compare import compare
 from rekappa.validate.expect import Expectation, parse_expectation
-from rekappa.validate.experiments import Experiments
-from rekappa.validate.final import open_from, tolerances
-from rekappa.validate.result import Comparison, Late, Outcome, Rules, SinkVerdict, Verdict, judge
+from rekappa.validate.final import open_from
+from rekappa.validate.pair import Moment, pair_of, production_snapshot
+from rekappa.validate.result import Late, Outcome, Rules, SinkVerdict, Verdict, judge
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 Tell = Callable[[str], None]
 
@@ -43,6 +40,16 @@ class Request:
     late: Late | None = None
     control: bool = True
     live_run: str | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        """How it was compared: what the expectation was stands in the verdict."""
+        told = {"ignore": list(self.ignore), "tolerance": self.tolerance}
+        return {**told, "control": self.control, "live_run": self.live_run}
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Request:
+        told = {name: value[name] for name in ("tolerance", "control", "live_run") if name in value}
+        return cls(ignore=tuple(value.get("ignore") or ()), **told)
 
 
 def expectations(texts: tuple[str, ...], sinks: tuple[str, ...]) -> dict[str, Expectation]:
@@ -68,12 +75,13 @@ def validate(spark: SparkSession, staged: Staged, request: Request, tell: Tell =
         verdicts.append(replace(_verdict(spark, staged, one, request, tell), staging=seen))
     window = staged.window
     verdict = Verdict(staged.run.id, staged.run.app, window.start, window.end, datetime.now(UTC), tuple(verdicts))
-    if not _published(staged):
-        RunStore.open(staged.home).update(staged.run.id, validation=verdict.as_json())
+    if not published(staged):
+        asked = {**verdict.as_json(), "asked": request.as_json()}
+        RunStore.open(staged.home).update(staged.run.id, validation=asked)
     return verdict
 
 
-def _published(staged: Staged) -> bool:
+def published(staged: Staged) -> bool:
     """Whether production holds the run now, in part or in whole: comparing it with itself is no verdict to keep."""
     sinks = (RunStore.open(staged.home).run(staged.run.id).publication or {}).get("sinks", {})
     return any(one.get("state") != "undone" for one in sinks.values())
@@ -92,71 +100,28 @@ def _require_known(spark: SparkSession, staged: Staged, request: Request) -> Non
 def _verdict(spark: SparkSession, staged: Staged, one: StagedSink, request: Request, tell: Tell) -> SinkVerdict:
     spec = staged.loaded.config.sinks[one.name]
     target = target_of(spec)
-    if isinstance(spec, IcebergSink):
-        if not spark.catalog.tableExists(spec.table):
-            raise ValidationError(
-                f"Cannot compare sink {one.name!r}: production table {spec.table} does not exist",
-                hint="Run the app live once, or create the table.",
-            )
-        spark.catalog.refreshTable(spec.table)
-    rows = one.rows(spark)
-    by_key = keyed_only(spark, one)
-    one.sink.expect(rows.schema)
-    production = one.sink.rows_of(spark, one.keys(spark)) if by_key else one.sink.read(spark, staged.window)
-    if production is None:
-        why = f"Spark can't read a {spec.type} sink back: {rows.count()} staged rows were counted, none was compared"
+    seen = production_snapshot(spark, staged, one)
+    pair = pair_of(spark, staged, one, request, tell, Moment(seen, open_from(staged, one.name)))
+    if pair is None:
+        rows = one.rows(spark).count()
+        why = f"Spark can't read a {spec.type} sink back: {rows} staged rows were counted, none was compared"
         return SinkVerdict(one.name, target, None, Outcome.NEEDS_YES, (why,))
-    if not by_key:
-        production = production.where(span_of(spark, staged, one).inside())
-    found = _compared(spark, staged, one, request, production, by_key, tell)
+    found = compare(
+        pair.production,
+        pair.staging,
+        pair.rules,
+        experiments=pair.experiments,
+        event_time=pair.event_time,
+        window=staged.window,
+        open_from=pair.open_from,
+        notes=pair.notes,
+    )
     expected = request.expect.get(one.name, request.expect.get("")) or _configured(spec.expect)
     late = request.late or Late(spec.late)
     outcome, why_not = judge(found, expected, late)
-    return SinkVerdict(one.name, target, found, outcome, why_not, expected.text if expected else None, late)
-
-
-def _columns(
-    loose: Mapping[str, Tolerance], tolerance: Tolerance, rows: DataFrame, key: tuple[str, ...]
-) -> tuple[str, ...]:
-    return tuple(name for name in rows.columns if loose.get(name) is tolerance and name not in key)
+    text = expected.text if expected else None
+    return SinkVerdict(one.name, target, found, outcome, why_not, text, late, snapshot=seen, open_from=pair.open_from)
 
 
 def _configured(text: str | None) -> Expectation | None:
     return None if text is None else parse_expectation(text)
-
-
-def _compared(
-    spark: SparkSession,
-    staged: Staged,
-    one: StagedSink,
-    request: Request,
-    production: DataFrame,
-    by_key: bool,
-    tell: Tell,
-) -> Comparison:
-    key = staged.loaded.config.sinks[one.name].key
-    stored = one.sink.as_stored(one.rows(spark))
-    loose = tolerances(staged, one.name)
-    rules = Rules(
-        key=key,
-        unique=one.sink.rerun is Rerun.IDEMPOTENT,
-        ignore=tuple(name for name in request.ignore if name in stored.columns),
-        relative=request.tolerance if key else 0.0,
-        rounded=_columns(loose, Tolerance.ROUNDING, stored, key),
-        unordered=_columns(loose, Tolerance.ORDER, stored, key),
-    )
-    notes: tuple[str, ...] = ()
-    if not request.control:
-        notes += ("no control was run: nothing is explained",)
-    if by_key:
-        notes += ("the sink has no event time: only staged keys were compared, missing rows can't be known",)
-    return compare(
-        production,
-        stored,
-        rules,
-        experiments=Experiments(spark, staged, one, request.live_run, tell) if request.control else None,
-        event_time=None if by_key else span_of(spark, staged, one).column,
-        window=staged.window,
-        open_from=open_from(staged, one.name),
-        notes=notes,
-    )

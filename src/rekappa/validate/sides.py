@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from rekappa.errors import ValidationError
+from rekappa.sinks.changes import SPARK_TAKES
 from rekappa.spark.hashing import row_hash
 from rekappa.validate.result import Rules
 
@@ -45,7 +46,10 @@ class Sides:
 
 
 def require_same_columns(production: DataFrame, staging: DataFrame) -> list[str]:
-    """The columns to compare, in production's order; refuses schemas that differ, naming how."""
+    """The columns to compare, in production's order; refuses schemas that differ, naming how.
+
+    A type of staging that production's holds without loss, as a table that was widened does, is no difference.
+    """
     have = {field.name: field.dataType.simpleString() for field in production.schema}
     other = {field.name: field.dataType.simpleString() for field in staging.schema}
     problems = [f"{name} ({kind}) is only in production" for name, kind in have.items() if name not in other]
@@ -53,12 +57,13 @@ def require_same_columns(production: DataFrame, staging: DataFrame) -> list[str]
     problems += [
         f"{name} is {kind} in production and {other[name]} in staging"
         for name, kind in have.items()
-        if name in other and other[name] != kind
+        if name in other and other[name] != kind and not SPARK_TAKES(other[name], kind)
     ]
     if problems:
         raise ValidationError(
             f"Cannot compare staging with production: {'; '.join(problems)}",
-            hint="Change the production table (ALTER TABLE) or the job, and backfill again.",
+            hint="`rekappa migrate APP` gives production's table the columns that the job has gained. For the rest "
+            "change the job, and backfill again.",
         )
     return list(have)
 
@@ -69,7 +74,8 @@ def sides(production: DataFrame, staging: DataFrame, rules: Rules) -> Sides:
     _require_known(rules, columns)
     left = production.toDF(*(f"c{at}" for at in range(len(columns))))
     right, places = by_place(staging)
-    right = right.select(*(right[places[name]].alias(f"c{at}") for at, name in enumerate(columns)))
+    kinds = [field.dataType for field in production.schema]
+    right = right.select(*(right[places[name]].cast(kinds[at]).alias(f"c{at}") for at, name in enumerate(columns)))
     made = Sides(left, right, production.schema, rules)
     compared = [name for name in columns if name not in rules.ignore]
     return Sides(_numbered(made, left, compared), _numbered(made, right, compared), production.schema, rules)

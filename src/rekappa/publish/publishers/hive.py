@@ -14,6 +14,7 @@ from urllib.parse import unquote
 
 from rekappa.errors import PublishError
 from rekappa.iceberg.commits import load_table
+from rekappa.iceberg.past import in_columns_of
 from rekappa.publish.plan import Effect, PublishState, SinkPlan
 from rekappa.publish.publishers.contract import Begin, Part, require_base
 from rekappa.sinks.contract import BatchId, window_column
@@ -60,7 +61,8 @@ class HivePublisher:
         begin()
         if not spark.catalog.tableExists(saved.table):
             return Effect()
-        rows = saved.read(spark).where(self._inside(saved.read(spark))).drop(_FILE)
+        held = saved.read(spark).where(self._inside(saved.read(spark)))
+        rows = in_columns_of(held, spark.table(self.sink.table))
         effect = self._effect(rows)
         undoing = f"{self.part.run}__undo"
         self._replace(rows, undoing, "undo")

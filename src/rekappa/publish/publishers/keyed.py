@@ -73,7 +73,8 @@ class KeyedPublisher:
 
         stored = self.sink.as_stored(self.part.rows)
         columns = []
-        for field in self.sink.service.schema():
+        # A column that the table gained since is none of ours.
+        for field in (one for one in self.sink.service.schema() if one.name in stored.columns):
             value = F.col(f"`{field.name}`")
             nested = stored.schema[field.name].dataType.typeName() in ("struct", "array", "map")
             if nested and field.dataType.typeName() == "string":
@@ -141,11 +142,11 @@ class KeyedPublisher:
         keys = ours.select(*(F.col(f"k{number}").alias(name) for number, name in enumerate(key)))
         current = self.sink.rows_of(spark, keys)
         joined = ours.join(_wrapped(current, "c", key), _numbered(key), "left_outer")
-        nothing_now, as_published = F.col("c").isNull(), _same("c", "s", current.columns)
+        nothing_now, as_published = F.col("c").isNull(), _same("c", "s", staged.columns)
         kind = (
             F.when(F.col("b").isNull() & nothing_now, "unchanged")
             .when(F.col("b").isNull(), F.when(as_published, "removed").otherwise("kept"))
-            .when(_same("c", "b", current.columns) & F.col("c").isNotNull(), "unchanged")
+            .when(_same("c", "b", before.columns) & F.col("c").isNotNull(), "unchanged")
             .when(F.col("s").isNull(), F.when(nothing_now, "added").otherwise("kept"))
             .otherwise(F.when(as_published & F.col("c").isNotNull(), "changed").otherwise("kept"))
         )

@@ -1,0 +1,28 @@
+"""Which live runs are production's."""
+
+from __future__ import annotations
+
+from rekappa.config.load import Loaded
+from rekappa.config.targets import target_of
+from rekappa.errors import RunError
+from rekappa.store.record import Kind, Run
+from rekappa.store.runs import RunStore
+
+
+def production_runs(store: RunStore, loaded: Loaded, sink: str, named: str | None = None) -> list[Run]:
+    """The live runs that wrote to where the sink is, newest first; only the one that is named, if one is.
+
+    A run that was told to write elsewhere is nobody's production: it is refused by name, and left out otherwise.
+    """
+    if named is not None:
+        run = store.run(named)
+        told = run.spec.get("elsewhere", {}).get(sink)
+        if told is not None:
+            raise RunError(
+                f"Cannot take run {run.id} for production: it wrote sink {sink!r} to its candidate {told!r}",
+                hint="`rekappa runs` lists the live runs.",
+            )
+        return [run]
+    target = target_of(loaded.config.sinks[sink])
+    runs = store.runs(loaded.config.app, Kind.LIVE)
+    return [run for run in runs if any(start.target == target for start in store.starts(run.id, sink))]

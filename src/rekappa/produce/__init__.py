@@ -1,0 +1,1 @@
+"""Sending events to Kafka, each at its own place in time: from a file, or made up."""

@@ -1,0 +1,1 @@
+"""Looking at what an app made: its sinks, staging, archive and dead letters, in SQL."""
