@@ -224,6 +224,20 @@ def test_a_topic_that_is_missing_is_named_before_anything_starts(home: Home, bro
     assert not (tmp_path / ".rekappa").exists()
 
 
+def test_a_key_that_the_job_does_not_make(spark: SparkSession, home: Home, broker: str, tmp_path: Path) -> None:
+    topic, table = f"keyless{uuid4().hex[:8]}", f"lake.failing.t{uuid4().hex[:8]}"
+    send_one(broker, topic)
+    project = failing(tmp_path / "failing", home, broker, topic)
+    config = project.folder / "rekappa.yaml"
+    sink = f"{{type: iceberg, table: {table}, key: [id, day]}}"
+    config.write_text(config.read_text().replace('{type: "null"}', sink))
+    with pytest.raises(Refusal) as refused, reported():
+        project.live()
+    assert refused.value.exit_code == REFUSED
+    assert "Cannot fill sink 'doubled': its key names day, which is not among the columns" in refused.value.message
+    assert not spark.catalog.tableExists(table)
+
+
 def test_a_broker_that_goes_in_mid_run(spark: SparkSession, home: Home, tmp_path: Path) -> None:
     from rekappa.stack.broker import down, up
 
