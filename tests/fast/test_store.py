@@ -170,5 +170,11 @@ def test_a_command_that_only_looks_makes_nothing(tmp_path: Path, monkeypatch: py
     for words in (["runs"], ["runs", "live_1"], ["stop", "live_1"], ["resume", "b"], ["pause", "b"], ["undo", "b"]):
         answer = CliRunner().invoke(main, words)
         assert answer.exit_code == 2, answer.output
-        assert "there is no project in" in answer.output
+        assert "Cannot find a project in" in answer.output
     assert list(tmp_path.iterdir()) == []
+
+
+def test_an_error_is_kept_without_the_password_in_it(store: RunStore) -> None:
+    run = store.create(a_run())
+    store.update(run.id, error="Cannot reach https://me:hunter2@search.example/index")
+    assert store.run(run.id).error == "Cannot reach https://me:********@search.example/index"

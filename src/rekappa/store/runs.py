@@ -42,18 +42,14 @@ class RunStore:
     @classmethod
     def open(cls, home: Home) -> RunStore:
         """The project's store, made if there is none yet."""
-        return cls(Address.of(home))
+        return cls(Address.of(home.made()))
 
     @classmethod
     def existing(cls, home: Home) -> RunStore:
         """The project's store, for commands that only look or go on: refuses one in which nothing has run."""
         address = Address.of(home)
-        if address == Address.of_file(home.store) and not home.store.is_file():
-            raise RunError(
-                f"Cannot find any run: there is no project in {home.root.parent}",
-                hint="Go to the folder in which you ran rekappa, name its .rekappa with REKAPPA_HOME, or the store of"
-                " your team with REKAPPA_STORE.",
-            )
+        if address == Address.of_file(home.store) and not home.existing().store.is_file():
+            raise RunError(f"Cannot find any run in {home.root}: nothing has run there yet")
         return cls(address, create=False)
 
     def create(self, run: Run) -> Run:
