@@ -25,8 +25,8 @@ settings.load_profile("any machine")
 # Tests write to stores of their own, never to that of the team of whoever runs them.
 os.environ.pop("REKAPPA_STORE", None)
 
-# The servers that sinks write to: fixtures of several test modules.
-pytest_plugins = ["sink_servers"]
+# The servers that sinks write to, and run stores: fixtures of several test modules.
+pytest_plugins = ["sink_servers", "stores"]
 
 
 @pytest.fixture(scope="session")

@@ -27,6 +27,11 @@ from rekappa.errors import AppError
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+_NOT_CALLED_AT_ONCE: tuple[tuple[Callable[[Any], bool], str], ...] = (
+    (inspect.iscoroutinefunction, "an async function"),
+    (inspect.isasyncgenfunction, "an async generator"),
+    (inspect.isgeneratorfunction, "a generator"),
+)
 Body = TypeVar("Body", bound=Callable[..., Any])
 
 
@@ -86,8 +91,12 @@ class App:
         """Register a function as a job; with `sinks`, it returns a dict of results by these names."""
         if body is not None:
             return self._add(body, ())
-        named = (sinks,) if isinstance(sinks, str) else tuple(sinks)
-        return lambda function: self._add(function, named)
+        if isinstance(sinks, str) or not all(isinstance(name, str) and name for name in sinks):
+            raise AppError(
+                f"Cannot use sinks={sinks!r}: it must be a list of names",
+                hint='For example  @app.job(sinks=["plays", "rates"])',
+            )
+        return lambda function: self._add(function, tuple(sinks))
 
     def _add(self, body: Body, sinks: tuple[str, ...]) -> Body:
         name = body.__name__
@@ -95,6 +104,12 @@ class App:
             raise AppError(f"App {self.name!r} has two jobs named {name!r}", hint="Rename one of the functions.")
         if len(set(sinks)) < len(sinks):
             raise AppError(f"Job {name!r} names a sink twice: {list(sinks)}")
+        for is_one, kind in _NOT_CALLED_AT_ONCE:
+            if is_one(body):
+                raise AppError(
+                    f"Job {name!r} is {kind}: it must return its result when it is called",
+                    hint="Write a plain function that returns a DataFrame: Spark runs over the events.",
+                )
         parameters = inspect.signature(body).parameters.values()
         odd = [p.name for p in parameters if p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD, p.POSITIONAL_ONLY)]
         sources = tuple(p.name for p in parameters if p.default is p.empty)

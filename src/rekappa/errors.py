@@ -12,7 +12,8 @@
     ├── PlanError         a window that can't be planned
     ├── RunError          a run that can't be started, found or continued
     │   ├── LeaseLost     another process has taken over what this one was writing
-    │   └── StoreError    the run store can't be reached
+    │   ├── StoreError    the run store can't be reached
+    │   └── WorkFailed    work that was under way failed; what is done is kept
     ├── ValidationError   staging and production can't be compared
     └── PublishError      publishing or undoing was refused
 
@@ -77,6 +78,10 @@ class LeaseLost(RunError):
 
 class StoreError(RunError):
     """The run store can't be reached, or did not answer in time."""
+
+
+class WorkFailed(RunError):
+    """Work that was under way failed: the job's code, a server, Spark itself. What is done is kept."""
 
 
 class ValidationError(RekappaError):

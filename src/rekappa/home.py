@@ -7,8 +7,11 @@ or a new one in the current folder.
 from __future__ import annotations
 
 import os
+import stat
 from dataclasses import dataclass
 from pathlib import Path
+
+from rekappa.errors import RunError
 
 
 def local_uri(path: Path) -> str:
@@ -30,6 +33,28 @@ class Home:
             if (folder / ".rekappa").is_dir():
                 return cls(folder / ".rekappa")
         return cls(here / ".rekappa")
+
+    def made(self) -> Home:
+        """The same folder, there now and closed to everybody but its owner, whatever is written into it later.
+
+        Called before anything is written: passwords can stand in what is kept of overrides and in logs, and events are
+        somebody's data.
+        """
+        self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        found = self.root.stat()
+        if found.st_mode & 0o077 and found.st_uid == os.geteuid():
+            self.root.chmod(stat.S_IMODE(found.st_mode) & ~0o077)
+        return self
+
+    def existing(self) -> Home:
+        """The same folder, for those who only look: refuses one that is not there."""
+        if not self.root.is_dir():
+            raise RunError(
+                f"Cannot find a project in {self.root.parent}",
+                hint="Go to the folder in which you ran rekappa, name its .rekappa with REKAPPA_HOME, or the store of "
+                "your team with REKAPPA_STORE.",
+            )
+        return self
 
     @property
     def stack(self) -> Path:

@@ -78,6 +78,35 @@ def test_a_job_that_forgets_to_return_is_named() -> None:
         app.jobs["silent"].results({"events": frame("e")})
 
 
+async def later(events: Any) -> Any:
+    return events
+
+
+async def later_and_later(events: Any) -> Any:
+    yield events
+
+
+def one_by_one(events: Any) -> Any:
+    yield events
+
+
+@pytest.mark.parametrize(
+    ("body", "kind"),
+    [(later, "an async function"), (later_and_later, "an async generator"), (one_by_one, "a generator")],
+)
+def test_a_job_must_be_a_plain_function(body: Any, kind: str) -> None:
+    with pytest.raises(AppError, match=f"Job '{body.__name__}' is {kind}") as refused:
+        App("a").job(body)
+    assert "plain function" in (refused.value.hint or "")
+
+
+@pytest.mark.parametrize("sinks", ["plays", "", [""], [3], b"plays"])
+def test_sinks_is_a_list_of_names(sinks: Any) -> None:
+    with pytest.raises(AppError, match="must be a list of names") as refused:
+        App("a").job(sinks=sinks)
+    assert 'sinks=["plays", "rates"]' in (refused.value.hint or "")
+
+
 def test_jobs_that_can_not_be_bound_are_refused_when_declared() -> None:
     app = App("a")
     with pytest.raises(AppError, match="name each source"):

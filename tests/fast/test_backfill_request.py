@@ -89,12 +89,17 @@ def test_margins_of_a_million_days_are_refused(margin: str) -> None:
         (["--start", "0001-01-01", "--end", "0001-01-02"], "outside the years"),
         (["--start", "2026-11-01", "--end", "2026-11-02", "--warm-up", "1000000d"], "hundred years"),
         (["--start", "2026-11-01", "--end", "2026-11-02", "--clock-skew", "soon"], "Cannot use --clock-skew"),
+        (["--start", "2026-11-01", "--end", "2026-11-02", "--slice-span", "0s"], "a slice must span some time"),
+        (["--start", "2026-11-01", "--end", "2026-11-02", "--slice-rows", "0"], "--slice-rows"),
+        (["--start", "9999-12-30", "--end", "9999-12-31"], "outside the years"),
+        (["--start", "0001-01-01T00:00+14:00", "--end", "0001-01-02"], "Cannot read '0001-01-01T00:00+14:00'"),
+        (["--start", "2026-11-01", "--end", "2026-11-02", "--drain", "999999999999d"], "too long"),
     ],
 )
 def test_the_command_line_says_so(told: list[str], said: str) -> None:
     done = CliRunner().invoke(main, ["plan", "nowhere", *told])
-    assert done.exit_code != 0
-    assert said in done.output
+    assert done.exit_code == 2
+    assert said in done.stderr
 
 
 def test_a_window_does_not_leave_the_calendar() -> None:

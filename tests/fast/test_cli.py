@@ -165,3 +165,14 @@ def test_any_words_are_answered_without_a_traceback(shop: Path, first: str, rest
     assert told.exit_code in (0, 1, 2), told.output
     assert "Traceback" not in told.output
     assert "error: unexpected" not in told.stderr, told.stderr
+
+
+@pytest.mark.parametrize("words", [["config", "shop"], ["config", "shop", "--explain"], ["run", "shop", "--dry-run"]])
+def test_what_an_app_prints_stays_out_of_the_json(shop: Path, words: list[str]) -> None:
+    app = shop / "app.py"
+    app.write_text("print('hello from the app')\n" + app.read_text())
+    told = call(*words, "--json")
+    assert told.exit_code == 0, told.output
+    json.loads(told.stdout)
+    assert "hello from the app" in told.stderr
+    assert "hello from the app" in call(*words).stdout

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from rekappa.config import explain
 from rekappa.config.load import Loaded, load
 from rekappa.errors import ConfigError, RekappaError
+from rekappa.masking import is_secret_name
 
 BASE = """\
 app: shop
@@ -35,8 +36,8 @@ sinks:
     key: id
     password: ${SHOP_PASSWORD:-none}
 clusters:
-  main: {region: eu}
-  other: {region: us}
+  main: {bootstrap: stack, region: eu}
+  other: {bootstrap: stack, region: us}
 profiles:
   backfill: {spark.sql.shuffle.partitions: 8}
 """
@@ -132,7 +133,8 @@ def test_an_explicit_empty_value_wins(write: Write, flag: str, path: str, wanted
     evolve=st.booleans(),
     rows=st.integers(0, 3),
     options=st.dictionaries(
-        st.from_regex(r"[a-z]{1,5}(\.[a-z]{1,5})?", fullmatch=True), st.sampled_from([0, False, "", 1])
+        st.from_regex(r"[a-z]{1,5}(\.[a-z]{1,5})?", fullmatch=True).filter(lambda name: not is_secret_name(name)),
+        st.sampled_from([0, False, "", 1]),
     ),
 )
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -198,7 +200,7 @@ def test_yaml_words_are_not_booleans_and_dates_stay_text(write: Write) -> None:
         ("app: shop", "app: My Shop", 1, "can't be 'My Shop'", "lower-case"),
         ("{spark.sql.shuffle.partitions: 8}", "{spark.x: 1, spark: 5}", 22, "must be a mapping, not 5", None),
         ("spark.sql.shuffle", "sql.shuffle", 22, "is not a known key", None),
-        ("  main: {region: eu}", "  main: {region: eu}\n  main: {}", 20, "already set on line 19", "one of the two"),
+        ("region: eu}", "region: eu}\n  main: {}", 20, "already set on line 19", "one of the two"),
         ("app: shop", "app: [shop", 2, "expected", None),
         ("app: shop", "app: !!python/object:os.system shop", 1, "tag", None),
         ("none}", "none}\n    user: ${NO_SUCH_THING}", 18, "NO_SUCH_THING, which is not set", "${NO_SUCH_THING:-"),
@@ -324,9 +326,9 @@ def test_variables_have_defaults_and_an_escape(write: Write) -> None:
 
 
 def test_anchors_and_merges(write: Write) -> None:
-    text = BASE.replace("  main: {region: eu}", "  main: &m {region: eu, topic_prefix: x}").replace(
-        "  other: {region: us}", "  other: {<<: *m, region: us}"
-    )
+    text = BASE.replace(
+        "  main: {bootstrap: stack, region: eu}", "  main: &m {bootstrap: stack, region: eu, topic_prefix: x}"
+    ).replace("  other: {bootstrap: stack, region: us}", "  other: {<<: *m, region: us}")
     other = load(write(text), environ={}).config.clusters["other"]
     assert (other.region, other.topic_prefix) == ("us", "x")
 
@@ -447,6 +449,25 @@ def test_a_secret_is_refused_on_the_command_line(write: Write) -> None:
     assert variable in (error.hint or "")
     taken = load(write(), environ={variable: SECRET}).config.clusters["main"].options["sasl.password"]
     assert taken.get_secret_value() == SECRET  # type: ignore[union-attr]
+    error = refused(write(), f"sinks.copy.host=postgresql://me:{SECRET}@db/shop")
+    assert "every user of the machine" in error.message
+    assert SECRET not in error.message
+
+
+@pytest.mark.parametrize("written", ["{region: eu}", "{region: eu, bootstrap: ''}", "{}"])
+def test_a_cluster_needs_an_address(write: Write, written: str) -> None:
+    error = refused(write(BASE.replace("{bootstrap: stack, region: eu}", written)))
+    assert "clusters.main.bootstrap" in error.message
+    if "bootstrap" not in written:
+        assert "rekappa.yaml:19: clusters.main.bootstrap is missing" in error.message
+        assert "host:port, or `stack`" in (error.hint or "")
+
+
+@pytest.mark.parametrize("kind", ["STRING", "BIGINT", "BOOLEAN", "ARRAY<TIMESTAMP>"])
+def test_an_event_time_that_is_no_time(write: Write, kind: str) -> None:
+    error = refused(write(BASE.replace("event_ts TIMESTAMP", f"event_ts {kind}")))
+    assert "event_time is 'event_ts', a " in error.message
+    assert "which is no time" in error.message
 
 
 @pytest.mark.parametrize(

@@ -67,8 +67,8 @@ def test_without_a_statement_the_tables_are_listed_and_nothing_is_made(shop: Pat
     ]
     for words, message in (
         (["select 1 from staging.counts"], "which run staged it is not said"),
-        (["select 1"], "there is no project"),
-        (["select 1", "--run", "x"], "there is no project"),
+        (["select 1"], "Cannot find a project"),
+        (["select 1", "--run", "x"], "Cannot find a project"),
     ):
         refused = CliRunner().invoke(main, ["query", "shop", *words])
         assert refused.exit_code == 2, refused.output

@@ -41,12 +41,14 @@ def test_a_run_is_read_back_as_it_was_written(store: RunStore) -> None:
 
 
 def test_unknown_and_ambiguous_ids_are_refused(store: RunStore) -> None:
-    store.create(a_run(id="live_1"))
-    store.create(a_run(id="live_2"))
+    for name in ("live_1", "live_2", "Live_2", "livex2"):
+        store.create(a_run(id=name))
+    assert store.run("live_2").id == "live_2"
+    assert store.run("L").id == "Live_2"
     with pytest.raises(RunError, match="Cannot find run 'nope'"):
         store.run("nope")
     with pytest.raises(RunError, match="begins 2 run ids"):
-        store.run("live")
+        store.run("live_")
     with pytest.raises(RunError, match="Cannot find run ''"):
         store.run("")
 
@@ -168,5 +170,11 @@ def test_a_command_that_only_looks_makes_nothing(tmp_path: Path, monkeypatch: py
     for words in (["runs"], ["runs", "live_1"], ["stop", "live_1"], ["resume", "b"], ["pause", "b"], ["undo", "b"]):
         answer = CliRunner().invoke(main, words)
         assert answer.exit_code == 2, answer.output
-        assert "there is no project in" in answer.output
+        assert "Cannot find a project in" in answer.output
     assert list(tmp_path.iterdir()) == []
+
+
+def test_an_error_is_kept_without_the_password_in_it(store: RunStore) -> None:
+    run = store.create(a_run())
+    store.update(run.id, error="Cannot reach https://me:hunter2@search.example/index")
+    assert store.run(run.id).error == "Cannot reach https://me:********@search.example/index"

@@ -6,8 +6,9 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from urllib.parse import quote
 
@@ -15,11 +16,13 @@ import pytest
 from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
+from servers.postgres import PostgresServer
+from servers.proxy import Proxy
 from sqlalchemy import inspect, text
 from sqlalchemy.engine import URL
 
 from rekappa.cli.main import main
-from rekappa.errors import ConfigError, RunError
+from rekappa.errors import ConfigError, RunError, StoreError
 from rekappa.home import Home
 from rekappa.store.address import Address
 from rekappa.store.claim import Claim
@@ -176,6 +179,33 @@ def test_a_missing_driver_is_named_with_what_installs_it(tmp_path: Path) -> None
     assert "pip install 'rekappa[postgres]'" in done.stderr
 
 
+def test_the_clock_is_the_databases_own(postgres_store: str) -> None:
+    """A server whose clock is hours behind this machine's: a lease ends by that clock, not by ours."""
+    schema = Address.parse(postgres_store).schema
+    engine = dialect_of(Address.parse(postgres_store)).engine
+    RunStore(Address.parse(postgres_store)).create(Run("r", "rmi", Kind.LIVE, "f"))
+    with engine.begin() as db:
+        behind = "SELECT pg_catalog.clock_timestamp() - interval '5 hours'"
+        named = f'"{schema}".clock_timestamp()'
+        db.execute(text(f"CREATE FUNCTION {named} RETURNS timestamptz LANGUAGE sql VOLATILE AS $$ {behind} $$"))
+    path = quote(f'-csearch_path="{schema}",pg_catalog'.replace(" ", "\\ "))
+    store = RunStore(Address.parse(f"{postgres_store}&options={path}"))
+    with store.claim(["a"], "work") as claim:
+        claim.begin("r")
+        lease = store.lease("a")
+        assert lease is not None
+        assert lease.expires is not None
+        assert lease.expires < datetime.now(UTC) - timedelta(hours=4)
+        assert store.run("r").state is State.RUNNING
+        with pytest.raises(RunError, match="Cannot do it too"):
+            store.claim(["a"], "do it too")
+        claim.end(State.FINISHED)
+    ended = store.run("r").ended
+    assert ended is not None
+    assert ended < datetime.now(UTC) - timedelta(hours=4)
+    dialect_of(Address.parse(f"{postgres_store}&options={path}")).engine.dispose()
+
+
 def test_connections_that_the_server_closed_are_opened_anew(postgres_store: str) -> None:
     """A server that was started anew, or one in front of it that closes what is idle."""
     store = RunStore(Address.parse(postgres_store))
@@ -187,6 +217,28 @@ def test_connections_that_the_server_closed_are_opened_anew(postgres_store: str)
             db.execute(text(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {others}"))
         claim.update(progress={"rows": 1})
     assert store.run("r").progress == {"rows": 1}
+
+
+def test_a_server_that_is_away_for_a_while_is_waited_for_but_not_one_that_never_answered(
+    postgres_store: str, postgres_server: PostgresServer
+) -> None:
+    proxy = Proxy(postgres_server.port)
+    address = Address.parse(postgres_store.replace(f":{postgres_server.port}/", f":{proxy.port}/"))
+    with pytest.raises(StoreError, match=f"Cannot use run store postgresql://rekappa:.*{proxy.port}"):
+        RunStore(address)
+    proxy.open()
+    store = RunStore(address)
+    store.create(Run("r", "rmi", Kind.LIVE, "f"))
+    with store.claim(["a"], "work") as claim:
+        claim.begin("r")
+        proxy.shut()
+        back = threading.Timer(1, proxy.open)
+        back.start()
+        claim.update(progress={"rows": 1})
+        back.join()
+    assert store.run("r").progress == {"rows": 1}
+    dialect_of(address).engine.dispose()
+    proxy.shut()
 
 
 INSIDE = """

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from datetime import datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -17,6 +18,7 @@ from project import wait_until
 from rekappa.config.load import Loaded
 from rekappa.home import Home
 from rekappa.staging.tables import staging_table
+from rekappa.store.address import Address
 from rekappa.store.leases import run_lease
 from rekappa.store.record import Kind, Run, State
 from rekappa.store.runs import RunStore
@@ -32,18 +34,19 @@ def loaded(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Loa
     return make_app(spark, tmp_path_factory.mktemp("cli"))
 
 
-def command(home: Home, *words: str) -> subprocess.Popen[str]:
+def command(home: Home, *words: str, **environ: str) -> subprocess.Popen[str]:
+    told = {"REKAPPA_HOME": str(home.root), "REKAPPA_PROFILES__BACKFILL__MASTER": "local[2]", **environ}
     return subprocess.Popen(
         [sys.executable, "-m", "rekappa.cli.main", *words],
-        env={**os.environ, "REKAPPA_HOME": str(home.root), "REKAPPA_PROFILES__BACKFILL__MASTER": "local[2]"},
+        env={**os.environ, **told},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
     )
 
 
-def answer(home: Home, *words: str) -> Any:
-    process = command(home, *words, "--json")
+def answer(home: Home, *words: str, **environ: str) -> Any:
+    process = command(home, *words, "--json", **environ)
     out, err = process.communicate(timeout=240)
     assert process.returncode == 0, err
     return json.loads(out)
@@ -83,14 +86,16 @@ def test_two_at_once_one_of_them_killed_and_resumed_twice_at_once(
         assert sorted(row.id for row in rows) == list(range(3600, 7200))
 
 
-def test_paused_and_let_go_on_in_its_own_process(spark: SparkSession, home: Home, loaded: Loaded) -> None:
-    store = RunStore.open(home)
-    known = {run.id for run in store.runs(kind=Kind.BACKFILL)}
+def test_paused_and_let_go_on_from_another_machine(
+    spark: SparkSession, home: Home, loaded: Loaded, postgres_store: str, tmp_path: Path
+) -> None:
+    """Its record is in a team's PostgreSQL: whoever pauses it has another project folder, and nothing of the run's."""
+    store, elsewhere = RunStore(Address.parse(postgres_store)), Home(tmp_path / ".rekappa")
     words = ["backfill", str(loaded.folder), *ARGUMENTS, "--job", "firsts", "--slice-span", "2m", "--json"]
-    process = command(home, *words)
+    process = command(home, *words, REKAPPA_STORE=postgres_store)
 
     def started() -> Run | None:
-        return next((one for one in store.runs(kind=Kind.BACKFILL) if one.id not in known), None)
+        return next(iter(store.runs(kind=Kind.BACKFILL)), None)
 
     def at_work() -> bool:
         found = started()
@@ -99,7 +104,7 @@ def test_paused_and_let_go_on_in_its_own_process(spark: SparkSession, home: Home
     wait_until(lambda: at_work() or process.poll() is not None, "the backfill is at work")
     run = started()
     assert run is not None, process.communicate()
-    assert answer(home, "pause", run.id)["asked"] == "pause"
+    assert answer(elsewhere, "pause", run.id, REKAPPA_STORE=postgres_store)["asked"] == "pause"
     wait_until(lambda: store.run(run.id).state is State.PAUSED, "it is paused")
     heard: set[datetime | None] = set()
 
@@ -116,10 +121,12 @@ def test_paused_and_let_go_on_in_its_own_process(spark: SparkSession, home: Home
     waiting = made()
     wait_until(lambda: heard_of(10), "its process was heard of five times more")
     assert made() == waiting, "nothing is made while it is paused"
-    assert answer(home, "resume", run.id)["run"] == run.id
+    assert answer(elsewhere, "resume", run.id, REKAPPA_STORE=postgres_store)["run"] == run.id
     out, err = process.communicate(timeout=240)
     assert process.returncode == 0, err
     assert json.loads(out)["state"] == "finished"
+    assert not elsewhere.root.exists()
+    assert run.id not in {one.id for one in RunStore.open(home).runs()}
     rows = spark.table(staging_table(loaded.config, run.id, "firsts")).collect()
     assert sorted(row.id for row in rows) == list(range(3600, 7200))
 

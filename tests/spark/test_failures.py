@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
+import json
+import os
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
 import pytest
-from project import Project
+from project import PATIENCE, Project, wait_until
 from pyspark.sql import functions as F
 from servers.process import free_port
 
-from rekappa.errors import RunError, SinkError
+from rekappa.cli.main import FAILED, REFUSED, Refusal, reported
+from rekappa.cli.main import Failure as Failed
+from rekappa.config.bind import load_app
+from rekappa.errors import RunError, SinkError, WorkFailed
 from rekappa.home import Home
+from rekappa.runs.live import run_live
+from rekappa.runs.queries import QueryProgress
 from rekappa.spark.failures import Again, Failure, read_failure
+from rekappa.store.record import State
+from rekappa.store.runs import RunStore
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -174,6 +184,7 @@ def test_a_live_run_says_what_its_job_raised_and_where(
     assert producer.flush(60) == 0
     with pytest.raises(RunError) as raised:
         project.live()
+    assert isinstance(raised.value, WorkFailed)
     place = f"{project.folder / 'app.py'}:8"
     assert raised.value.message == (
         f"Query 'doubled' of job 'doubled' failed: ValueError: no doubles today ({place} in double)"
@@ -181,3 +192,128 @@ def test_a_live_run_says_what_its_job_raised_and_where(
     assert raised.value.hint == (
         f"It will fail again until {place} is changed. Then run it again: it goes on from the last batch."
     )
+
+
+def failing(folder: Path, home: Home, broker: str, topic: str, **options: object) -> Project:
+    """A project whose job is sound, with these options of its Kafka client."""
+    code = CODE.replace('    raise ValueError("no doubles today")', "    return 2 * number")
+    cluster = {"bootstrap": broker, "options": options}
+    config = CONFIG.replace("TOPIC", topic) + f"clusters: {{main: {json.dumps(cluster)}}}\n"
+    return Project.make(folder, home, broker, code, config)
+
+
+def send_one(broker: str, topic: str) -> None:
+    from confluent_kafka import Producer
+
+    from rekappa.produce.topics import create_topics
+
+    create_topics(broker, [topic])
+    producer = Producer({"bootstrap.servers": broker})
+    producer.produce(topic, b'{"impression_id": 1, "event_ts": "2026-11-01T00:00:00Z"}')
+    assert producer.flush(60) == 0
+
+
+def test_a_topic_that_is_missing_is_named_before_anything_starts(home: Home, broker: str, tmp_path: Path) -> None:
+    topic = f"missing{uuid4().hex[:8]}"
+    project = failing(tmp_path / "failing", Home(tmp_path / ".rekappa"), broker, topic)
+    with pytest.raises(Refusal) as refused, reported():
+        project.live()
+    assert refused.value.exit_code == REFUSED
+    assert f"Cannot read source 'events': topic '{topic}' does not exist on cluster 'main'" in refused.value.message
+    assert f"--bootstrap-server {broker} --create --topic {topic}" in (refused.value.hint or "")
+    assert not (tmp_path / ".rekappa").exists()
+
+
+def test_a_key_that_the_job_does_not_make(spark: SparkSession, home: Home, broker: str, tmp_path: Path) -> None:
+    topic, table = f"keyless{uuid4().hex[:8]}", f"lake.failing.t{uuid4().hex[:8]}"
+    send_one(broker, topic)
+    project = failing(tmp_path / "failing", home, broker, topic)
+    config = project.folder / "rekappa.yaml"
+    sink = f"{{type: iceberg, table: {table}, key: [id, day]}}"
+    config.write_text(config.read_text().replace('{type: "null"}', sink))
+    with pytest.raises(Refusal) as refused, reported():
+        project.live()
+    assert refused.value.exit_code == REFUSED
+    assert "Cannot fill sink 'doubled': its key names day, which is not among the columns" in refused.value.message
+    assert not spark.catalog.tableExists(table)
+
+
+def test_a_broker_that_goes_in_mid_run(spark: SparkSession, home: Home, tmp_path: Path) -> None:
+    from rekappa.stack.broker import down, up
+
+    other = Home(tmp_path / "other")
+    topic, broker = "events", up(other).bootstrap
+    try:
+        send_one(broker, topic)
+        quick = {"default.api.timeout.ms": 4000, "request.timeout.ms": 2000, "metadata.max.age.ms": 1000}
+        project = failing(tmp_path / "failing", home, broker, topic, **quick)
+
+        def gone(reports: list[QueryProgress]) -> None:
+            if sum(report.rows for report in reports):
+                down(other)
+
+        with pytest.raises(Failed) as failed, reported():
+            run_live(project.loaded, load_app(project.loaded), home, on_progress=gone)
+    finally:
+        down(other)
+    assert failed.value.exit_code == FAILED
+    assert failed.value.message.startswith("Query 'doubled' of job 'doubled' failed: Kafka does not answer: ")
+    assert "Is the broker up" in (failed.value.hint or "")
+    assert "goes on from the last batch" in (failed.value.hint or "")
+
+
+def test_sparks_own_process_killed(broker: str, tmp_path: Path) -> None:
+    topic = f"killed{uuid4().hex[:8]}"
+    send_one(broker, topic)
+    project = failing(tmp_path / "failing", Home(tmp_path / ".rekappa"), broker, topic)
+    process = project.start("run", str(project.folder))
+    wait_until(lambda: _rows(project) > 0 or process.poll() is not None, "the first batch is done")
+    jvm = next(one for one in _children(process.pid) if "java" in Path(f"/proc/{one}/comm").read_text())
+    os.kill(jvm, signal.SIGKILL)
+    process.communicate(timeout=PATIENCE)
+    said = project.errors.read_text()
+    assert process.returncode == FAILED, said
+    assert (
+        f"error: Cannot run 'failing': Spark's process {jvm} was killed (SIGKILL), as the system does when memory"
+        in said
+    )
+    assert "hint: Lower spark.driver.memory in the profile" in said
+    assert "Traceback" not in said
+    assert "py4j" not in said
+    (run,) = RunStore.open(project.home).runs()
+    assert run.state is State.FAILED
+    assert "was killed (SIGKILL)" in (run.error or "")
+
+
+def _rows(project: Project) -> int:
+    if not project.home.store.is_file():
+        return 0
+    runs = RunStore.open(project.home).runs()
+    return sum(one["rows"] for run in runs for one in run.progress.get("queries", ()))
+
+
+def _children(pid: int) -> list[int]:
+    tasks = Path(f"/proc/{pid}/task").iterdir()
+    return [int(child) for task in tasks for child in (task / "children").read_text().split()]
+
+
+def test_a_python_that_can_not_be_started(spark: SparkSession, fails: Fails, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spark.sparkContext, "pythonExec", "/nowhere/python")
+    found = fails(lambda rows: rows.select(F.udf(lambda number: number, "bigint")("id")), to_noop)
+    assert found.cause.startswith(
+        "Python can't be started for the job's functions: there is no program /nowhere/python"
+    )
+    assert found.again is Again.USELESS
+    assert "PYSPARK_PYTHON" in found.remedy
+
+
+def test_a_python_that_lacks_what_workers_need(
+    spark: SparkSession, fails: Fails, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    program = tmp_path / "python"
+    program.write_text("#!/bin/sh\necho \"ModuleNotFoundError: No module named 'pyarrow'\" >&2\nexit 1\n")
+    program.chmod(0o755)
+    monkeypatch.setattr(spark.sparkContext, "pythonExec", str(program))
+    found = fails(lambda rows: rows.select(F.udf(lambda number: number, "bigint")("id")), to_noop)
+    assert found.cause.startswith("Python can't be started for the job's functions: ")
+    assert "PYSPARK_PYTHON" in found.remedy

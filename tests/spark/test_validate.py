@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from rekappa.errors import ValidationError
+from rekappa.timeline import Window
 from rekappa.validate.compare import compare
 from rekappa.validate.result import Cause, Rules
 
@@ -48,6 +49,26 @@ def test_counts_samples_and_columns(spark: SparkSession) -> None:
         "2026-11-01T00:02Z", "2026-11-01T00:03Z", "2026-11-01T00:04Z", "2026-11-01T00:05Z"
     }, "times are in UTC, and say so"  # fmt: skip
     assert compare(production.limit(0), production.limit(0), KEYED).match == 100.0
+
+
+def test_differences_are_counted_over_time_by_cause_and_column(spark: SparkSession) -> None:
+    production = rows(spark, (1, 1.0, "a"), (2, 2.0, "b"), (3, 3.0, None), (4, 4.0, "d"))
+    staging = rows(spark, (1, 1.0, "a"), (2, 2.5, "B"), (3, 3.0, "c"), (5, 5.0, "e"))
+    window = Window(AT, AT + timedelta(minutes=6))
+    open_from = AT + timedelta(minutes=4)
+    found = compare(production, staging, KEYED, event_time="at", window=window, open_from=open_from).over_time
+    assert found is not None
+    assert (found.stretches.width, found.stretches.count) == (timedelta(seconds=15), 24)
+
+    def minutes(counts: tuple[int, ...]) -> list[int]:
+        return [sum(counts[at : at + 4]) for at in range(0, 24, 4)]
+
+    assert {name: minutes(counts) for name, counts in found.causes.items()} == {
+        Cause.UNEXPLAINED: [0, 0, 1, 1, 0, 0], Cause.NOT_FINAL: [0, 0, 0, 0, 1, 1]
+    }  # fmt: skip
+    assert {name: minutes(counts) for name, counts in found.columns.items()} == {
+        "v": [0, 0, 1, 0, 0, 0], "s": [0, 0, 1, 1, 0, 0], "missing": [0, 0, 0, 0, 1, 0], "extra": [0, 0, 0, 0, 0, 1]
+    }  # fmt: skip
 
 
 def test_ignore_and_tolerance(spark: SparkSession) -> None:

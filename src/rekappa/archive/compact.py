@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
+from rekappa.archive.damage import naming_damage
 from rekappa.archive.tables import Route, quoted
 from rekappa.iceberg.commits import load_table
 from rekappa.iceberg.private import Filters, rewrite_action, sort_order
@@ -49,7 +50,8 @@ def compact(spark: SparkSession, route: Route, older_than: timedelta) -> Compact
         "max-concurrent-file-group-rewrites": "2",
     }.items():
         action = action.option(option, value)
-    result = action.execute()
+    with naming_damage(spark, route.table, "compact"):
+        result = action.execute()
     return Compaction(
         route.source_name,
         route.table,

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from rekappa.config.load import Loaded
 
 HEARTBEAT_SECONDS = 60.0
+CONTINUES = "Nothing is lost: rekappa archive run continues where it was."
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,7 +276,7 @@ def _route_all(
         if problem:
             raise ArchiveError(
                 f"Cannot go on archiving source {router.route.source_name!r}: {problem.cause}",
-                hint=f"{problem.remedy} Nothing is lost: rekappa archive run continues where it was.".strip(),
+                hint=f"{problem.remedy} {CONTINUES}".strip(),
             )
     return done
 
@@ -294,9 +295,9 @@ def _stop_all(routers: list[Router]) -> None:
         # Only when none writes any more: this is refused to a process that has lost its lease.
         for router in routers:
             router.mark()
-    except (Py4JError, ConnectionError):
+    except (Py4JError, ConnectionError) as error:
         # A signal to the whole process group reaches Spark's own process as well.
+        found = read_failure(error)
         raise ArchiveError(
-            "Cannot finish the current batch: Spark was ended at the same time",
-            hint="Nothing is lost: rekappa archive run continues where it was.",
+            f"Cannot finish the current batch: {found.cause}", hint=f"{found.remedy} {CONTINUES}".strip()
         ) from None

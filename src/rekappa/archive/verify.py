@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from rekappa.archive.damage import naming_damage
 from rekappa.archive.tables import Route, exists, quoted
 from rekappa.record import OFFSET, PARTITION, REGION, TOPIC
 
@@ -72,6 +73,8 @@ def verify(spark: SparkSession, route: Route) -> list[PartitionProof]:
         F.sort_array(F.collect_list(gap)).alias("gaps"),
         F.sort_array(F.collect_list(twice)).alias("duplicates"),
     )
+    with naming_damage(spark, route.table, "verify"):
+        rows = found.collect()
     return [
         PartitionProof(
             route.source_name,
@@ -87,7 +90,7 @@ def verify(spark: SparkSession, route: Route) -> list[PartitionProof]:
             row["missing"],
             row["repeated"],
         )
-        for row in sorted(found.collect(), key=lambda row: tuple(str(row[name]).zfill(9) for name in part))
+        for row in sorted(rows, key=lambda row: tuple(str(row[name]).zfill(9) for name in part))
     ]
 
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import click
 
-from rekappa.cli.options import dry_run_option, json_option, set_option
+from rekappa.cli.options import dry_run_option, home_of_tables, json_option, set_option
 from rekappa.cli.output import output
 from rekappa.home import Home
 from rekappa.timeline import parse_duration
@@ -53,9 +53,11 @@ def run(
         return
     from rekappa.archive.router import Progress, run_routers
     from rekappa.runs.signals import stopping_on_signals
+    from rekappa.sources.topics import require_topics
     from rekappa.spark.session import open_session
     from rekappa.store.record import Run
 
+    require_topics(loaded.config, home, {route.source_name: route.kafka for route in found})
     with stopping_on_signals() as stop, out.progress("archiving") as line:
         spark = open_session(loaded.config, "archive", home)
 
@@ -104,7 +106,8 @@ def compact(
     from rekappa.archive.tables import routes
     from rekappa.config.load import load
 
-    loaded, home, out = load(app, overrides=overrides), Home.locate(), output(as_json)
+    loaded, out = load(app, overrides=overrides), output(as_json)
+    home = home_of_tables(loaded.config)
     found = routes(loaded, source)
     if dry_run:
         now = [look(loaded, home, route) for route in found]
@@ -167,7 +170,8 @@ def verify(ctx: click.Context, app: str, source: str | None, overrides: tuple[st
     from rekappa.config.load import load
     from rekappa.errors import ArchiveError
 
-    loaded, home, out = load(app, overrides=overrides), Home.locate(), output(as_json)
+    loaded, out = load(app, overrides=overrides), output(as_json)
+    home = home_of_tables(loaded.config)
     found = routes(loaded, source)
     from rekappa.spark.session import open_session
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from rekappa.cli.margins import told_margins
-from rekappa.cli.options import app_argument, dry_run_option, json_option, run_argument, set_option
+from rekappa.cli.options import app_argument, dry_run_option, home_of_tables, json_option, run_argument, set_option
 from rekappa.cli.output import Output, output
 from rekappa.errors import RunError
 from rekappa.home import Home
@@ -123,7 +123,7 @@ def plan(app: str, as_json: bool, **told: Any) -> None:
     from rekappa.config.bind import load_app
 
     request, loaded = _request(told), _loaded(app, told)
-    bound, home = load_app(loaded), Home.locate()
+    bound, home = load_app(loaded), home_of_tables(loaded.config)
     from rekappa.planning.make import make_plan
     from rekappa.runs.backfill import backfill_session
 
@@ -148,7 +148,7 @@ def backfill(app: str, as_json: bool, dry_run: bool, **told: Any) -> None:
     from rekappa.config.bind import load_app
 
     request, loaded = _request(told), _loaded(app, told)
-    bound, home, out = load_app(loaded), Home.locate(), output(as_json)
+    bound, home, out = load_app(loaded), home_of_tables(loaded.config), output(as_json)
     from rekappa.planning.make import make_plan
     from rekappa.runs.backfill import backfill_session, run_backfill
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,12 +18,13 @@ from typing import Any
 import click
 
 from rekappa import __version__
-from rekappa.errors import ArchiveError, RekappaError, SinkError, SourceError, StackError
+from rekappa.errors import ArchiveError, LeaseLost, RekappaError, SinkError, SourceError, StackError, WorkFailed
 from rekappa.home import Home
+from rekappa.masking import hidden
 
 REFUSED, FAILED, INTERRUPTED = 2, 1, 130
 # Errors that come from work under way, not from what was asked.
-_FAILURES = (ArchiveError, SinkError, SourceError, StackError)
+_FAILURES = (ArchiveError, LeaseLost, SinkError, SourceError, StackError, WorkFailed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +70,8 @@ class Refusal(click.ClickException):
     exit_code = REFUSED
 
     def __init__(self, error: RekappaError) -> None:
-        super().__init__(error.message)
-        self.hint = error.hint
+        super().__init__(hidden(error.message))
+        self.hint = hidden(error.hint) if error.hint else None
 
     def show(self, file: Any = None) -> None:
         click.echo(f"error: {self.message}", err=True)
@@ -89,7 +91,7 @@ class Defect(click.ClickException):
     exit_code = FAILED
 
     def __init__(self, error: Exception) -> None:
-        summary = " ".join(str(error).split())[:200]
+        summary = hidden(" ".join(str(error).split()))[:200]
         super().__init__(f"{type(error).__name__}: {summary}" if summary else type(error).__name__)
         self.log = _write_log(error)
 
@@ -101,6 +103,11 @@ class Defect(click.ClickException):
 
 class LazyGroup(click.Group):
     """Commands from `COMMANDS`; one whose module is not there does not exist."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if any("\0" in word for word in args):
+            raise Refusal(RekappaError("Cannot use a word with a zero byte in it"))
+        return super().parse_args(ctx, args)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return [name for name, entry in COMMANDS.items() if _exists(entry)]
@@ -151,7 +158,18 @@ def reported() -> Iterator[None]:
         raise
     except Exception as error:
         _debug(error)
+        if ended := _spark_ended():
+            raise Failure(ended) from error
         raise Defect(error) from error
+
+
+def _spark_ended() -> RekappaError | None:
+    """Whatever was raised: if Spark's own process is gone, that is why. Without Spark there is nothing to import."""
+    if "pyspark" not in sys.modules:
+        return None
+    from rekappa.spark.failures import ended
+
+    return ended()
 
 
 def _debug(error: Exception) -> None:
@@ -171,8 +189,9 @@ def _write_log(error: Exception) -> Path | None:
     folder = home.logs if home.root.is_dir() else Path(tempfile.gettempdir())
     name = f"rekappa-error-{datetime.now(UTC):%Y%m%dT%H%M%S}-{os.getpid()}.log"
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text("".join(traceback.format_exception(error)))
+        folder.mkdir(exist_ok=True)
+        with open(os.open(folder / name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+            file.write("".join(traceback.format_exception(error)))
     except OSError:
         return None
     return folder / name

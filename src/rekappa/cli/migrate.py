@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import click
 
-from rekappa.cli.options import app_argument, dry_run_option, json_option, set_option
+from rekappa.cli.options import app_argument, dry_run_option, home_of_tables, json_option, set_option
 from rekappa.cli.output import output
-from rekappa.home import Home
 
 
 @click.command()
@@ -31,7 +30,7 @@ def migrate(app: str, sinks: tuple[str, ...], overrides: tuple[str, ...], dry_ru
     from rekappa.runs.migration import carry_out, make_migration, require_possible
 
     loaded = load(app, overrides=overrides)
-    bound, home, out = load_app(loaded), Home.locate(), output(as_json)
+    bound, home, out = load_app(loaded), home_of_tables(loaded.config), output(as_json)
     spark = backfill_session(loaded, home)
     made = make_migration(spark, loaded, bound, home, sinks)
     for one in made:

@@ -3,11 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from rekappa.cli.output import stdout_for_data
+from rekappa.home import Home
+
+if TYPE_CHECKING:
+    from rekappa.config.model import AppConfig
+
 Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+def home_of_tables(config: AppConfig) -> Home:
+    """The project's folder, for a command that reads tables: where these are local it must be there already."""
+    home = Home.locate()
+    return home.existing() if any(one.type == "stack" for one in config.catalogs.values()) else home
 
 
 def app_argument(command: Command) -> Command:
@@ -21,8 +33,16 @@ def run_argument(command: Command) -> Command:
 
 
 def json_option(command: Command) -> Command:
-    """`--json`, passed as `as_json`."""
-    return click.option("--json", "as_json", is_flag=True, help="Print data as JSON on stdout.")(command)
+    """`--json`, passed as `as_json`. With it only data goes to stdout, whatever the app's own code prints."""
+
+    def keep_stdout(ctx: click.Context, parameter: click.Parameter, value: bool) -> bool:
+        if value:
+            ctx.with_resource(stdout_for_data())
+        return value
+
+    return click.option("--json", "as_json", is_flag=True, callback=keep_stdout, help="Print data as JSON on stdout.")(
+        command
+    )
 
 
 def dry_run_option(command: Command) -> Command:

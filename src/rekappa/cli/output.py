@@ -10,15 +10,17 @@ Data goes to stdout; progress and remarks go to stderr. As JSON a `table` is an 
 from __future__ import annotations
 
 import json
+import sys
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, redirect_stdout
+from contextvars import ContextVar
 from dataclasses import fields, is_dataclass
 from datetime import datetime, timedelta
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
@@ -70,6 +72,20 @@ def output(as_json: bool) -> Output:
     return JsonOutput() if as_json else TextOutput()
 
 
+_STDOUT: ContextVar[TextIO | None] = ContextVar("stdout", default=None)
+
+
+@contextmanager
+def stdout_for_data() -> Iterator[None]:
+    """Inside, stdout takes the data of `JsonOutput` alone: what anybody else prints, such as an app, goes to stderr."""
+    kept = _STDOUT.set(sys.stdout)
+    try:
+        with redirect_stdout(sys.stderr):
+            yield
+    finally:
+        _STDOUT.reset(kept)
+
+
 class JsonOutput(Output):
     is_json = True
 
@@ -81,7 +97,7 @@ class JsonOutput(Output):
         self.document(values)
 
     def document(self, value: Any) -> None:
-        click.echo(json.dumps(plain(value), indent=2, ensure_ascii=False))
+        click.echo(json.dumps(plain(value), indent=2, ensure_ascii=False), file=_STDOUT.get())
 
     def message(self, text: str) -> None:
         click.echo(text, err=True)

@@ -206,6 +206,7 @@ def clean(
     from rekappa.config.load import load, require_production
     from rekappa.publish.clean import clean as remove
     from rekappa.runs.backfill import backfill_session
+    from rekappa.store.runs import RunStore
 
     try:
         age, past = (parse_duration(told) if told is not None else None for told in (older_than, history))
@@ -214,6 +215,7 @@ def clean(
     loaded = load(app, overrides=overrides)
     require_production(loaded, "clean up")
     home, out = Home.locate(), output(as_json)
+    RunStore.existing(home)
     spark = backfill_session(loaded, home)
     found = remove(spark, loaded.config, home, older_than=age, history=past, dry_run=True)
     going = [one for one in found if one.kept is None]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from rekappa.cli.options import app_argument, json_option, set_option
+from rekappa.cli.options import app_argument, home_of_tables, json_option, set_option
 from rekappa.cli.output import Output, output
 from rekappa.errors import InputError
 from rekappa.home import Home
@@ -70,7 +70,7 @@ def query(
         out.table("Tables", ["table", "what", "where"], [(one.name, one.what, one.where) for one in known])
         return
     _require_run(home, loaded, sql, run)
-    _require_project(home, loaded)
+    home_of_tables(loaded.config)
     from rekappa.runs.backfill import backfill_session
 
     answer = ask(backfill_session(loaded, home), known, sql, limit or None)
@@ -99,15 +99,6 @@ def _require_run(home: Home, loaded: Loaded, sql: str, run: Run | None) -> None:
     runs = RunStore.open(home).runs(loaded.config.app, Kind.BACKFILL) if home.store.is_file() else []
     hint = f"The newest is --run {runs[0].id}" if runs else "There has been no backfill of this app yet."
     raise InputError(f"Cannot read {sorted(named)[0]}: which run staged it is not said", hint=hint)
-
-
-def _require_project(home: Home, loaded: Loaded) -> None:
-    """Looking makes nothing: a local catalog that is not there is not made."""
-    if not home.root.is_dir() and any(catalog.type == "stack" for catalog in loaded.config.catalogs.values()):
-        raise InputError(
-            f"Cannot find any table: there is no project in {home.root.parent}",
-            hint="Go to the folder in which you ran rekappa, or name its .rekappa with REKAPPA_HOME.",
-        )
 
 
 def _show(out: Output, answer: Answer, as_csv: bool) -> None:

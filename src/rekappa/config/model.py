@@ -41,7 +41,7 @@ def _output_mode(value: Any) -> Any:
 def _sealed(options: dict[str, Option]) -> dict[str, Option]:
     """Options whose name says that they are secret become secret, so that no log shows them."""
     return {
-        key: SecretStr(str(value)) if is_secret((key,)) and not isinstance(value, SecretStr) else value
+        key: SecretStr(str(value)) if is_secret((key,)) and not isinstance(value, SecretStr | bool) else value
         for key, value in options.items()
     }
 
@@ -64,7 +64,7 @@ class Cluster(Model):
     `topic_prefix` serves clusters that hold mirrored topics under other names, such as `eu.plays`.
     """
 
-    bootstrap: str = "stack"
+    bootstrap: str = Field(min_length=1, description="Its brokers, host:port, or `stack`, which `rekappa up` starts.")
     region: str = "local"
     topic_prefix: str = ""
     options: Options = {}
@@ -386,7 +386,7 @@ class AppConfig(Model):
     app: str = Field(pattern=r"^[a-z][a-z0-9_-]*$")
     entry: str = "app.py"
     owner: str | None = None
-    clusters: dict[str, Cluster] = {"main": Cluster()}
+    clusters: dict[str, Cluster] = {"main": Cluster(bootstrap="stack")}
     catalogs: dict[str, Catalog] = Field(default={"lake": Catalog()}, min_length=1)
     sources: dict[str, Source] = Field(min_length=1)
     choices: dict[str, SinkChoice] = Field(alias="sinks", min_length=1)

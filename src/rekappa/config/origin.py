@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from rekappa.masking import MASK, hidden, is_secret_name
+
 Path = tuple[str | int, ...]
-MASK = "********"
-_SECRET = re.compile(
-    r"passw(or)?d|passphrase|secret|token|jaas|credential|(private|access|api|account)[._-]?key|key[._-]?file|"
-    r"keystore[._]key",
-    re.IGNORECASE,
-)
-_USER_INFO = re.compile(r"(?<=://)([^/\s:@]*):([^/\s@]+)@")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,17 +39,19 @@ def dotted(path: Path) -> str:
 def is_secret(path: Path) -> bool:
     """Whether the value's own key says that it must not be shown."""
     names = [part for part in path if isinstance(part, str)]
-    return bool(names) and _SECRET.search(names[-1]) is not None
+    return bool(names) and is_secret_name(names[-1])
 
 
 def shown(path: Path, value: Any) -> Any:
-    """The value as it may be printed: secrets masked, also those inside an address."""
+    """The value as it may be printed: secrets masked, also those inside an address or a connection string."""
     from pydantic import SecretStr
 
-    if isinstance(value, SecretStr) or (is_secret(path) and value not in (None, "", (), [], {})):
+    if isinstance(value, SecretStr):
+        return MASK
+    if is_secret(path) and not isinstance(value, bool) and value not in (None, "", (), [], {}):
         return MASK
     if isinstance(value, str):
-        return _USER_INFO.sub(lambda match: f"{match[1]}:{MASK}@", value)
+        return hidden(value)
     if isinstance(value, list | tuple):
         return [shown(path, item) for item in value]
     if isinstance(value, dict):

@@ -17,6 +17,7 @@ from typing import Any
 from rekappa.config.document import scalar
 from rekappa.config.origin import Origin, Path, dotted, is_secret
 from rekappa.errors import ConfigError
+from rekappa.masking import hidden
 
 PREFIX = "REKAPPA__"
 _NAMED = {"sources": "source", "sinks": "sink", "candidates": "candidate"}
@@ -60,7 +61,7 @@ def from_flags(flags: Sequence[str]) -> Iterator[Override]:
                 hint="For example --set profiles.backfill.spark.sql.shuffle.partitions=16",
             )
         path = joined(parts)
-        if text and is_secret(path):
+        if (text and is_secret(path)) or hidden(text) != text:
             variable = PREFIX + "__".join(parts).upper()
             raise ConfigError(
                 f"Cannot use --set {key.strip()}: a secret on a command line can be read by every user of the machine",

@@ -10,9 +10,10 @@ from typing import Any
 from pydantic import BaseModel
 
 from rekappa.config.model import AppConfig
-from rekappa.config.origin import MASK, Origin, Path, dotted, is_secret, shown
+from rekappa.config.origin import Origin, Path, dotted, is_secret, shown
 from rekappa.config.overrides import nearest
 from rekappa.errors import ConfigError
+from rekappa.masking import MASK
 
 MAX_SHOWN = 20
 
@@ -85,7 +86,7 @@ def _words(item: Mapping[str, Any], path: Path) -> tuple[str, str | None]:
         return "is not a known key", nearest(str(path[-1]), _keys(item["loc"]))
     if kind in ("missing", "union_tag_not_found"):
         lacking = "type" if kind == "union_tag_not_found" else None
-        return (f"has no {lacking}" if lacking else "is missing"), None
+        return (f"has no {lacking}" if lacking else "is missing"), _meaning(item["loc"])
     if kind == "union_tag_invalid":
         tags = [tag.strip(" '") for tag in str(context.get("expected_tags", "")).split(",")]
         return f"has the unknown type {context.get('tag', '')!r}", nearest(str(context.get("tag", "")), tags)
@@ -129,6 +130,18 @@ def _keys(location: Sequence[str | int]) -> list[str]:
     if isinstance(model, type) and issubclass(model, BaseModel):
         return [field.alias or name for name, field in model.model_fields.items()]
     return []
+
+
+def _meaning(location: Sequence[str | int]) -> str | None:
+    """What the model says of the key at this place."""
+    model: Any = AppConfig
+    for part in location[:-1]:
+        model = _inside(model, part)
+    if not isinstance(model, type) or not issubclass(model, BaseModel):
+        return None
+    return next(
+        (field.description for name, field in model.model_fields.items() if location[-1] in (name, field.alias)), None
+    )
 
 
 def _inside(model: Any, part: str | int) -> Any:

@@ -156,7 +156,7 @@ class Shape:
     that are used of each source; `metadata` the fields used of `__metadata__`. `static` are the tables joined
     as they are now, not as they were then. `anchors` are the columns that the sink's event time, watermarks,
     windows and join ranges go by: how far they lie from the ingestion time decides what has to be read.
-    `tolerances` names the output's columns that are equal only up to order or rounding.
+    `tolerances` names the output's columns that are equal only up to order or rounding. `made` are all its columns.
     """
 
     output: str
@@ -170,6 +170,7 @@ class Shape:
     random: tuple[str, ...] = ()
     static: tuple[str, ...] = ()
     event_time: str | None = None
+    made: tuple[str, ...] = ()
     anchors: tuple[Anchor, ...] = ()
     tolerances: Mapping[str, Tolerance] = field(default_factory=dict)
     revised: Revised = Revised()

@@ -36,6 +36,7 @@ from rekappa.planning.widths import chosen_span, production_width
 from rekappa.record import INGESTION, METADATA, record_ddl
 from rekappa.sources.open import named_source, past_candidate
 from rekappa.spark.analysis import analyse
+from rekappa.spark.outputs import require_made
 from rekappa.store.runs import RunStore
 from rekappa.timeline import Window
 
@@ -184,6 +185,8 @@ def _ask(spark: SparkSession, loaded: Loaded, app: App, request: BackfillRequest
         # The job's other outputs are looked at beside these, each in a mode that it has.
         written = {**modes, **dict.fromkeys(outputs, mode)}
         found = analyse(spark, job, schemas, dict.fromkeys(outputs, declared), written)
+        for query in alike:
+            require_made(found[query.output].made, query.sink, config.sinks[query.sink])
         shapes += [replace(found[query.output], taken=taken_by(config.sinks[query.sink])) for query in alike]
     choice = choose(job.name, shapes, request.mode, warm_up_told=request.warm_up is not None)
     lateness = max(past_candidate(name, source)[1].max_misalignment for name, source in sources.items())

@@ -28,6 +28,7 @@ class JobRequest:
 
     def __post_init__(self) -> None:
         _require_margins(self.warm_up, self.drain, self.clock_skew)
+        _require_slices(self.slice_rows, self.slice_span)
 
     def to_json(self) -> dict[str, Any]:
         told = {name: value for name, value in asdict(self).items() if value is not None}
@@ -70,6 +71,7 @@ class BackfillRequest:
                 hint="Write the year with four digits, as in 2026-11-01T13:00Z.",
             )
         _require_margins(self.warm_up, self.drain, self.clock_skew)
+        _require_slices(self.slice_rows, self.slice_span)
 
     def of_job(self, name: str) -> BackfillRequest:
         """The request as it is for one job: what was asked of that job in place of what was asked of all."""
@@ -120,6 +122,16 @@ def _require_margins(warm_up: timedelta | None, drain: timedelta | None, clock_s
             raise PlanError(f"Cannot use a {name} of {format_duration(value)}: it can't be negative")
         if value is not None and value > LONGEST_MARGIN:
             raise PlanError(f"Cannot use a {name} of {format_duration(value)}: it is longer than a hundred years")
+
+
+def _require_slices(rows: int | None, span: timedelta | None) -> None:
+    if span is not None and span <= timedelta():
+        raise PlanError(
+            f"Cannot use a slice span of {format_duration(span)}: a slice must span some time",
+            hint="Give more, such as 15m, or leave it out.",
+        )
+    if rows is not None and rows < 1:
+        raise PlanError(f"Cannot use slices of {rows} rows: a slice must take at least one row")
 
 
 def _text(value: timedelta | None) -> str | None:

@@ -15,13 +15,16 @@ from rekappa.store.runs import RunStore
 def forget_code(
     store: RunStore, home: Home, gone: Collection[str], retention: timedelta, *, dry_run: bool
 ) -> list[Cleaned]:
-    """Drop kept code that only runs that are gone ran, and its folders here. Production's code stays."""
+    """Drop kept code that only runs that are gone ran, and the folders here of code that is kept no more, whoever
+    dropped it. Production's code stays."""
     now = datetime.now(UTC)
     found = store.unneeded_code(gone, retention)
-    if found and not dry_run:
+    if not dry_run:
         store.drop_code(found)
-        for digest in found:
-            shutil.rmtree(home.code / digest, ignore_errors=True)
+        kept = store.kept_hashes()
+        for folder in home.code.iterdir() if home.code.is_dir() else ():
+            if folder.is_dir() and folder.name not in kept and not folder.name.startswith("."):
+                shutil.rmtree(folder, ignore_errors=True)
     return [Cleaned(f"code {digest[:12]}", "", None, 0, size, now, None) for digest, size in sorted(found.items())]
 
 

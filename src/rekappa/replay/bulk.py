@@ -22,6 +22,7 @@ from rekappa.replay.sessions import cut_from
 from rekappa.replay.tuning import Facts, bulk_settings, unset_by
 from rekappa.sinks.contract import BatchId
 from rekappa.sources.open import open_batch
+from rekappa.spark.calling import results_of
 from rekappa.spark.private import analysed
 from rekappa.spark.state import settings
 from rekappa.spark.times import within
@@ -146,7 +147,7 @@ def _results(spark: SparkSession, bulk: BulkJob, reads: Window) -> Mapping[str, 
         source.name: open_batch(spark, bulk.loaded, bulk.home, source.name, reads, bulk.plan.regions, planned=source)
         for source in bulk.job.sources
     }
-    return bulk.app.jobs[bulk.job.job].results(inputs)
+    return results_of(bulk.app.jobs[bulk.job.job], inputs)
 
 
 def whole_hours(reads: Window) -> Window:

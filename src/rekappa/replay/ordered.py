@@ -16,7 +16,7 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
-from rekappa.errors import RekappaError, RunError, SourceError
+from rekappa.errors import RekappaError, SourceError, WorkFailed
 from rekappa.home import local_uri
 from rekappa.plan.plan import Mode
 from rekappa.plan.store import PlanFile
@@ -157,7 +157,7 @@ class _SliceRun:
                 if self.done:
                     break
                 if ended:
-                    raise RunError(f"Cannot go on with job {self.job!r}: its query ended by itself")
+                    raise WorkFailed(f"Cannot go on with job {self.job!r}: its query ended by itself")
             # The batch's figures come a moment after its commit.
             deadline = time.monotonic() + 2
             while self.journal.newest < self.last and time.monotonic() < deadline:
@@ -199,7 +199,7 @@ class _SliceRun:
                 hint="The run can be resumed once the file is back. If the table has changed since, plan again.",
             )
         found = read_failure(self.cause or error)
-        return RunError(
+        return WorkFailed(
             f"Cannot run slice {number} of {self.count} of job {self.job!r}: {found.cause}",
             hint=f"{found.remedy} The run can be resumed from this slice.".strip(),
         )

@@ -31,6 +31,7 @@ from rekappa.runs.code import code_of
 from rekappa.runs.migration import require_publishable
 from rekappa.runs.signals import stopping_on_signals
 from rekappa.runs.work import PLAN, Ended, OnProgress, Progress, Work, save_progress
+from rekappa.spark.failures import told
 from rekappa.spark.launch import spark_log
 from rekappa.spark.session import open_session
 from rekappa.staging.baseline import baseline_of
@@ -129,7 +130,8 @@ def carried_out(home: Home, run_id: str, carry_out: Callable[[Run, Claim, Event]
         store.update(run.id, wish=Wish.GO)
         claim.begin(run.id, spark_log(home).name)
         try:
-            with stopping_on_signals() as stop:
+            kept = "The run keeps what is done: `rekappa resume RUN` makes the rest."
+            with told(f"go on with run {run.id}", kept), stopping_on_signals() as stop:
                 carry_out(store.run(run.id), claim, stop)
         except LeaseLost:
             raise

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from rekappa.app import App
 from rekappa.config.bind import Query, queries
 from rekappa.config.load import Loaded
-from rekappa.errors import AppError, LeaseLost, RunError
+from rekappa.errors import AppError, LeaseLost, RunError, WorkFailed
 from rekappa.home import Home
 from rekappa.replay.batches import Feed, feeds, record_batches
 from rekappa.runs.code import code_of, record_live_start
@@ -26,8 +26,11 @@ from rekappa.runs.queries import AVAILABLE_NOW, ProgressReader, QueryProgress, S
 from rekappa.runs.signals import stopping_on_signals
 from rekappa.sinks.registry import open_sink
 from rekappa.sources.open import open_stream
-from rekappa.spark.failures import read_failure
+from rekappa.sources.topics import require_topics
+from rekappa.spark.calling import results_of
+from rekappa.spark.failures import read_failure, told
 from rekappa.spark.launch import spark_log
+from rekappa.spark.outputs import require_made, require_time
 from rekappa.spark.session import open_session, plain
 from rekappa.spark.state import PROVIDER, settings, state_store
 from rekappa.store.claim import Claim
@@ -42,6 +45,7 @@ TRIGGER = timedelta(seconds=10)
 KEEP_CHECKPOINTS = timedelta(days=3)
 """How far back a live run can be rewound, unless spark.sql.streaming.minBatchesToRetain says otherwise."""
 LOOK = 0.3
+GOES_ON = "Run it again to go on from the last batch."
 
 OnProgress = Callable[[list[QueryProgress]], None]
 
@@ -102,9 +106,12 @@ def run_live(
     `append_again`. One process at a time writes an app's sinks. With another candidate of a sink than the file selects
     it is a run of its own, which is not production.
     """
+    config, bound = loaded.config, queries(loaded.config, app)
+    read = {name for query in bound for name in app.jobs[query.job].sources}
+    chosen = {name: config.sources[name].candidates[config.sources[name].selected] for name in sorted(read)}
+    require_topics(config, home, chosen)
     store = RunStore.open(home)
     code = code_of(home, loaded)
-    config, bound = loaded.config, queries(loaded.config, app)
     with store.claim([_lease(loaded, query) for query in bound], f"run {config.app!r}") as claim:
         run = choose_run(store, loaded, bound, fresh=fresh, append_again=append_again)
         claim.begin(run.id, spark_log(home).name)
@@ -112,7 +119,7 @@ def run_live(
         try:
             on_start(store.run(run.id))
             trigger = config.profiles.live.trigger or TRIGGER
-            with stopping_on_signals() as stop:
+            with told(f"run {config.app!r}", GOES_ON), stopping_on_signals() as stop:
                 spark = open_session(config, "live", home, **_retention(loaded, trigger))
                 record = partial(record_live_start, store, loaded, code, claim)
                 when = AVAILABLE_NOW if available_now else trigger
@@ -154,7 +161,7 @@ def _start(
     record: Callable[[str, Path, tuple[Feed, ...]], None],
     tell: Tell,
 ) -> None:
-    """Build every query and prepare every sink before the first one starts; adds each to `started` when it has.
+    """Build and check every query, then prepare every sink, then start; adds each to `started` when it has.
 
     `record` is told of each just before it starts, `tell` of every table that is altered.
     """
@@ -164,10 +171,13 @@ def _start(
     built = []
     for job in app.jobs.values():
         inputs = {name: open_stream(spark, loaded, home, name) for name in job.sources}
-        results = job.results(inputs)
+        results = results_of(job, inputs)
         for query in (query for query in bound if query.job == job.name):
+            rows, declared = results[query.output], config.sinks[query.sink]
+            require_made(rows.columns, query.sink, declared)
+            require_time(rows.schema, query.output, declared.event_time)
             sink = open_sink(query.sink, config, home, config.profiles.live.max_rows_per_second)
-            built.append((query, results[query.output], sink, feeds(config, job)))
+            built.append((query, rows, sink, feeds(config, job)))
     prepare_sinks(spark, loaded, [(sink, rows.schema) for _, rows, sink, _ in built], tell)
     for query, rows, sink, order in built:
         checkpoint = home.checkpoint(config.app, claim.run) / query.name
@@ -226,9 +236,8 @@ def _failure(one: _Started) -> Exception | None:
     if error is None or StopBetweenBatches.__name__ in str(error):
         return None
     found = read_failure(error)
-    goes_on = "Run it again to go on from the last batch."
-    hint = f"{found.remedy} Then run it again: it goes on from the last batch." if found.remedy else goes_on
-    return RunError(f"Query {one.query.name!r} of job {one.query.job!r} failed: {found.cause}", hint=hint)
+    hint = f"{found.remedy} Then run it again: it goes on from the last batch." if found.remedy else GOES_ON
+    return WorkFailed(f"Query {one.query.name!r} of job {one.query.job!r} failed: {found.cause}", hint=hint)
 
 
 def _report(store: RunStore, claim: Claim, folder: Path, started: list[_Started], on_progress: OnProgress) -> None:

@@ -19,6 +19,7 @@ from rekappa.runs.work import Ended, Progress, Work, report
 from rekappa.sinks.contract import BatchId, Sink
 from rekappa.sources.decode import metadata_type, payload_type
 from rekappa.sources.open import named_source, open_batch, past_candidate
+from rekappa.spark.calling import results_of
 from rekappa.spark.probes import output_schemas
 from rekappa.staging.tables import staging_sink
 from rekappa.store.record import State, Wish
@@ -44,7 +45,7 @@ def run_slices_job(work: Work, job: JobPlan) -> bool:
             work.plan_file,
             job.name,
             sources,
-            lambda inputs, query=query: work.app.jobs[job.job].results(inputs)[query.output],  # type: ignore[misc]
+            lambda inputs, query=query: results_of(work.app.jobs[job.job], inputs)[query.output],  # type: ignore[misc]
             _writer(work, query, sink),
             checkpoint,
             hold_back=HoldBack(work.plan.window, spec.event_time, superseding=spec.upserts),

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from rekappa.app import App
 from rekappa.config.load import Loaded
-from rekappa.errors import RekappaError, RunError
+from rekappa.errors import RekappaError, WorkFailed
 from rekappa.home import Home
 from rekappa.plan.plan import Mode, Plan
 from rekappa.spark.failures import Again, read_failure
@@ -111,7 +111,7 @@ def with_retries(what: str, make: Callable[[], None]) -> None:
                 continue
             named = f" (file {found.file})" if found.file and found.file not in found.cause else ""
             kept = "The run keeps what is done: `rekappa resume RUN` makes the rest."
-            raise RunError(
+            raise WorkFailed(
                 f"Cannot make {what}{named}: {found.cause}", hint=f"{found.remedy} {kept}".strip()
             ) from error
 

@@ -15,6 +15,7 @@ from rekappa.app import Job
 from rekappa.errors import AppError
 from rekappa.plan.shape import Anchor, Kind, Shape, Span
 from rekappa.record import METADATA
+from rekappa.spark.outputs import require_time
 from rekappa.spark.plans.custom import watching
 from rekappa.spark.plans.exactness import Exactness
 from rekappa.spark.plans.functions import CLOCK, OPAQUE, RANDOM
@@ -29,8 +30,6 @@ from rekappa.spark.probes import probed
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-
-_TIMES = ("timestamp", "timestamp_ntz", "date")
 
 
 def analyse(
@@ -72,7 +71,7 @@ def _shape(
     walk = Walk(paths)
     _refuse_other_streams(job, plan, walk)
     refuse_unrunnable(spark, job, analysed, plan, output_mode)
-    _refuse_other_types(frame, output, event_time)
+    require_time(frame.schema, output, event_time)
     session: Any = spark._jsparkSession
     # The optimiser is called by itself: through the query it refuses plans with streaming sources.
     optimised = parse(session.sessionState().optimizer().execute(analysed).toJSON())
@@ -98,6 +97,7 @@ def _shape(
         random=_named(plan, RANDOM) + _nondeterministic(plan),
         static=static_names(analysed),
         event_time=event_time,
+        made=tuple(frame.columns),
         anchors=tuple(sorted(walk.anchors | anchors)),
         tolerances=tolerances,
         revised=revisions(optimised),
@@ -112,26 +112,6 @@ def _refuse_other_streams(job: str, plan: Node, walk: Walk) -> None:
                 f"({leaf.fields.get('sourceName') or leaf.name})",
                 hint="Declare it as a source in rekappa.yaml and take it as a parameter.",
             )
-
-
-def _refuse_other_types(frame: DataFrame, output: str, event_time: str | None) -> None:
-    """The sink's event time, where the output has such a column, must be a time."""
-    if event_time is None:
-        return
-    from pyspark.sql.types import StructType
-
-    kind: Any = frame.schema
-    for part in event_time.lower().split("."):
-        fields = {one.name.lower(): one.dataType for one in kind.fields} if isinstance(kind, StructType) else {}
-        if part not in fields:
-            return
-        kind = fields[part]
-    if kind.typeName() not in _TIMES:
-        inner = f"{event_time}.start" if isinstance(kind, StructType) and "start" in kind.names else ""
-        raise AppError(
-            f"Cannot take {event_time!r} as the event time of output {output!r}: it is a {kind.simpleString().upper()}",
-            hint=f"Name {inner}." if inner else "Make a TIMESTAMP of it in the job, or name a column that is one.",
-        )
 
 
 def _sink_time(rows: Rows, event_time: str | None) -> tuple[Span | None, frozenset[Anchor]]:

@@ -8,32 +8,30 @@ innermost cause in one line, and the place in their own code if it has one.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from enum import Enum
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from rekappa.errors import LeaseLost, RekappaError
+from rekappa.errors import LeaseLost, RekappaError, WorkFailed
+from rekappa.spark.ended import PATIENCE, Ended, ended_jvm
+from rekappa.spark.remedies import KNOWN, MEMORY, Again
+
+__all__ = ["LONGEST", "Again", "Failure", "ended", "is_own_code", "read_failure", "read_text", "told"]
 
 LONGEST = 400
-
-
-class Again(Enum):
-    """Whether the same work, tried again, could get through."""
-
-    HELPS = "a server, a connection or a worker was away"
-    USELESS = "code, data or a missing file: the same would happen again"
-    UNKNOWN = "nothing tells"
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
     """`cause` is one line; `file` the data file that it is about, if it names one; `remedy` what must change first,
-    empty where nothing is known to."""
+    empty where nothing is known to. `own` says that the job's own code raised it."""
 
     cause: str
     again: Again
     remedy: str = ""
     file: str | None = None
+    own: bool = False
 
 
 def read_failure(error: BaseException) -> Failure:
@@ -42,7 +40,32 @@ def read_failure(error: BaseException) -> Failure:
         return Failure(error.message, Again.USELESS)
     if isinstance(error, RekappaError):
         return Failure(error.message, Again.UNKNOWN, error.hint or "")
+    if gone := _gone(error):
+        return _of_ended(gone)
     return read_text(_text(error), type(error).__name__)
+
+
+def ended() -> WorkFailed | None:
+    """What to say of any failure if Spark's own process is gone; None while it is there, or where there is none."""
+    gone = ended_jvm()
+    return None if gone is None else WorkFailed(_of_ended(gone).cause, hint=_of_ended(gone).remedy)
+
+
+@contextmanager
+def told(doing: str, then: str) -> Iterator[None]:
+    """Spark's errors inside leave as `WorkFailed`: what could not be done, why, and what to do `then`.
+
+    Ours leave as they are, and so does what nobody foresaw.
+    """
+    try:
+        yield
+    except RekappaError:
+        raise
+    except Exception as error:
+        if not type(error).__module__.startswith(_SPARK_OWN) and _gone(error) is None:
+            raise
+        found = read_failure(error)
+        raise WorkFailed(f"Cannot {doing}: {found.cause}", hint=f"{found.remedy} {then}".strip()) from error
 
 
 def read_text(text: str, kind: str = "") -> Failure:
@@ -50,11 +73,39 @@ def read_text(text: str, kind: str = "") -> Failure:
     said = _PLAN.split(text, maxsplit=1)[0]
     file = _FILE.search(said)
     found = _python(said) or _spark_class(said, kind) or _java(said) or _first_line(said, kind)
+    if not found.own:
+        found = _as_known(found, said)
     if found.again is Again.UNKNOWN and _AWAY.search(said):
-        found = Failure(found.cause, Again.HELPS)
-    return Failure(found.cause[:LONGEST], found.again, found.remedy, file.group(0) if file else None)
+        found = replace(found, again=Again.HELPS)
+    return replace(found, cause=found.cause[:LONGEST], file=file.group(0) if file else None)
 
 
+def is_own_code(file: str) -> bool:
+    """Whether the file is of the app: neither of a library nor of rekappa."""
+    return not _LIBRARY.search(file) and not file.startswith(_OURS)
+
+
+def _as_known(found: Failure, said: str) -> Failure:
+    """The failure with what is known of its kind."""
+    for known in KNOWN:
+        if seen := known.signs.search(said):
+            return replace(found, cause=f"{known.told(seen)}: {found.cause}", again=known.again, remedy=known.remedy)
+    return found
+
+
+def _gone(error: BaseException) -> Ended | None:
+    """The JVM's end, if that is what the error comes from: a connection to it that broke or could not be made."""
+    broken = isinstance(error, ConnectionError | EOFError) or type(error).__name__ in _NO_ANSWER
+    return ended_jvm(PATIENCE if broken else 0.0)
+
+
+def _of_ended(gone: Ended) -> Failure:
+    why = ", as the system does when memory runs out" if gone.for_memory else ""
+    remedy = f"Lower {MEMORY} in the profile, or give the machine more memory." if why else "Its log says why."
+    return Failure(f"{gone}{why}", Again.USELESS, remedy)
+
+
+_NO_ANSWER = ("Py4JError", "Py4JNetworkError")
 # Below this a message goes on with the query's plan and state.
 _PLAN = re.compile(r"\n=== Streaming Query ===|\nJVM stacktrace:")
 _FILE = re.compile(r"[\w:/.\-=+%]*/[\w.\-=+%]+\.(?:parquet|avro|orc)")
@@ -106,15 +157,15 @@ def _python(text: str) -> Failure | None:
     name, words = raised["name"], (raised["words"] or "").strip()
     if name.startswith("rekappa.errors."):
         return Failure(words, Again.UNKNOWN)
-    own = [frame for frame in frames if not _LIBRARY.search(frame["file"]) and not frame["file"].startswith(_OURS)]
+    own = [frame for frame in frames if is_own_code(frame["file"])]
     said = f"{name}: {words}" if words else name
     if not own:
         return Failure(said, Again.UNKNOWN)
     place = f"{own[-1]['file']}:{own[-1]['line']}"
     cause = f"{said} ({place} in {own[-1]['name']})"
     if _AWAY.search(said):
-        return Failure(cause, Again.HELPS)
-    return Failure(cause, Again.USELESS, f"It will fail again until {place} is changed.")
+        return Failure(cause, Again.HELPS, own=True)
+    return Failure(cause, Again.USELESS, f"It will fail again until {place} is changed.", own=True)
 
 
 def _spark_class(text: str, kind: str) -> Failure | None:

@@ -1,4 +1,4 @@
-"""Starting the JVM quietly: settings in a private file, not on the command line; its log in a file."""
+"""Starting the JVM quietly: its settings neither on the command line nor on disk, its log in a file."""
 
 from __future__ import annotations
 
@@ -37,29 +37,48 @@ def local_defaults() -> dict[str, str]:
 
 @contextmanager
 def launching(settings: Mapping[str, str], home: Home) -> Iterator[None]:
-    """Let the JVM that starts inside take these settings from a file only its owner can read.
+    """Let the JVM that starts inside take these settings from a file that only it and this process can see.
 
     PySpark would write them on the command line, where every user of the machine can read passwords.
     """
-    home.logs.mkdir(parents=True, exist_ok=True)
+    home.made().logs.mkdir(exist_ok=True)
     # PySpark repeats each error as a page of JSON on stderr before it raises it.
     for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
         logging.getLogger(name).disabled = True
     log_options = f'-Dlog4j2.configurationFile={_LOG_CONFIG.as_uri()} "-Drekappa.log={spark_log(home)}"'
     given = {**settings, JAVA_OPTIONS: f"{settings.get(JAVA_OPTIONS, '')} {log_options}".strip()}
+    text = "".join(f"{_escaped(key)}={_escaped(value)}\n" for key, value in given.items())
     before = os.environ.get("PYSPARK_SUBMIT_ARGS")
-    descriptor, name = tempfile.mkstemp(prefix="rekappa-", suffix=".properties")
-    try:
-        with os.fdopen(descriptor, "w") as file:
-            file.writelines(f"{_escaped(key)}={_escaped(value)}\n" for key, value in given.items())
+    with _passed_on(text) as name:
         os.environ["PYSPARK_SUBMIT_ARGS"] = f"--properties-file {name} pyspark-shell"
-        with _stderr_into(spark_log(home)):
-            yield
-    finally:
-        os.unlink(name)
-        os.environ.pop("PYSPARK_SUBMIT_ARGS")
-        if before is not None:
-            os.environ["PYSPARK_SUBMIT_ARGS"] = before
+        try:
+            with _outputs_into(spark_log(home)):
+                yield
+        finally:
+            os.environ.pop("PYSPARK_SUBMIT_ARGS")
+            if before is not None:
+                os.environ["PYSPARK_SUBMIT_ARGS"] = before
+
+
+@contextmanager
+def _passed_on(text: str) -> Iterator[str]:
+    """A path under which processes that we start can read the text, as often as they like, inside the `with`.
+
+    On Linux it lies in memory and goes with this process, however that ends. Elsewhere it is a file that only its owner
+    can read, and that a kill during the start leaves behind.
+    """
+    if hasattr(os, "memfd_create"):
+        descriptor = os.memfd_create("rekappa")
+        with os.fdopen(descriptor, "w") as file:
+            file.write(text)
+            file.flush()
+            # Not /dev/fd: PySpark starts the JVM with our descriptors closed. To open this is to open the file anew.
+            yield f"/proc/{os.getpid()}/fd/{descriptor}"
+        return
+    with tempfile.NamedTemporaryFile("w", prefix="rekappa-", suffix=".properties") as kept:
+        kept.write(text)
+        kept.flush()
+        yield kept.name
 
 
 def _escaped(text: str) -> str:
@@ -79,14 +98,17 @@ def _escaped(text: str) -> str:
 
 
 @contextmanager
-def _stderr_into(log: Path) -> Iterator[None]:
-    """The JVM inherits our stderr for life; what it prints there while it starts is noise to a person."""
+def _outputs_into(log: Path) -> Iterator[None]:
+    """The JVM inherits our stdout and stderr for life: one is for data, and what it prints is noise to a person."""
+    sys.stdout.flush()
     sys.stderr.flush()
-    kept = os.dup(2)
+    kept = {number: os.dup(number) for number in (1, 2)}
     try:
         with log.open("ab") as file:
-            os.dup2(file.fileno(), 2)
+            for number in kept:
+                os.dup2(file.fileno(), number)
             yield
     finally:
-        os.dup2(kept, 2)
-        os.close(kept)
+        for number, descriptor in kept.items():
+            os.dup2(descriptor, number)
+            os.close(descriptor)

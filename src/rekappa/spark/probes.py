@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rekappa.app import Job
-from rekappa.errors import AppError
+from rekappa.spark.calling import results_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -34,13 +34,7 @@ def probed(
             path.mkdir()
             probes[name] = spark.readStream.schema(schemas[name]).format("parquet").load(str(path))
             names[f"FileSource[{path}]"] = name
-        try:
-            results = job.results(probes)
-        except Exception as error:
-            if type(error).__module__.startswith("pyspark"):
-                raise AppError(f"Cannot analyse job {job.name!r}: {str(error).splitlines()[0]}") from error
-            raise
-        yield results, names
+        yield results_of(job, probes), names
 
 
 def output_schemas(

@@ -10,7 +10,8 @@ from rekappa.config.model import AppConfig, Catalog, Option
 from rekappa.home import Home, local_uri
 from rekappa.jvm.jars import jars
 from rekappa.jvm.java import use_java
-from rekappa.spark.launch import launching, local_defaults
+from rekappa.spark.failures import told
+from rekappa.spark.launch import launching, local_defaults, spark_log
 from rekappa.spark.releases import check_versions
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ def catalog_settings(name: str, catalog: Catalog, home: Home) -> dict[str, str]:
     # Not cached: a table that another process, or a query's own session, has just changed is seen as it is now.
     settings = {prefix: "org.apache.iceberg.spark.SparkCatalog", f"{prefix}.cache-enabled": "false"}
     if catalog.type == "stack":
-        home.warehouse.mkdir(parents=True, exist_ok=True)
+        home.made().warehouse.mkdir(exist_ok=True)
         settings |= {
             f"{prefix}.type": "jdbc",
             f"{prefix}.uri": f"jdbc:sqlite:{home.catalog}",
@@ -95,7 +96,7 @@ def open_session(config: AppConfig, profile: str, home: Home, **overrides: str) 
             builder = builder.config(key, value)
         return builder.getOrCreate()
     settings["spark.jars"] = ",".join(str(jar) for jar in jars("spark"))
-    with launching(settings, home):
+    with told("start Spark", f"Its log is {spark_log(home)}."), launching(settings, home):
         session = builder.getOrCreate()
     check_versions(session)
     return session

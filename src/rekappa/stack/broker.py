@@ -85,7 +85,7 @@ def status(home: Home) -> StackState | None:
 @contextmanager
 def _alone(home: Home) -> Iterator[None]:
     """One `up` or `down` at a time per project."""
-    home.stack.mkdir(parents=True, exist_ok=True)
+    home.made().stack.mkdir(exist_ok=True)
     with (home.stack / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield

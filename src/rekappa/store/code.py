@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from rekappa import __version__
+from rekappa.masking import hidden, is_secret_name
 
 MOST_OF_A_FILE = 2 << 20
 """A larger file is taken for data and left out; the record names it."""
@@ -35,12 +36,13 @@ _SECRET_FILES = (
     "*.pem", "*.key", "*.p12", "*.pfx", "*.jks", "*.keystore", "*.truststore", "*.crt", "*.keytab", "id_*",
     "*secret*", "*credential*", "*password*", "*.env",
 )  # fmt: skip
-_SECRET = re.compile(
-    r"""([\w.\-]*(?:password|secret|token|credential|jaas|private[_.\-]?key|access[_.\-]?key)[\w.\-]*["']?\s*:[ \t]+)"""
-    r"""("[^"\n]*"|'[^'\n]*'|[^\s,}#{\[][^,}\n#]*)""",
-    re.IGNORECASE,
+_ENTRY = re.compile(
+    r"""(?P<before>(?P<name>[\w.\-]+)["']?\s*:[ \t]+)(?P<value>"[^"\n]*"|'[^'\n]*'|[^\s,}#{\[&*|>][^,}\n#]*)"""
 )
-_USER_INFO = re.compile(r"""(://[^/\s:@"']*):[^/\s@$"']+@""")
+_BLOCK = re.compile(
+    r"""(?m)^(?P<before>(?P<room>[ ]*)["']?(?P<name>[\w.\-]+)["']?\s*:[ \t]+)"""
+    r"""(?P<value>[|>][^\n]*(?:\n(?:(?P=room)[ ]+[^\n]*|[ ]*(?=\n)))+)"""
+)
 _CONFIGURATION = ("rekappa.yaml", "rekappa.yml")
 
 
@@ -132,9 +134,15 @@ def _secret(name: str) -> bool:
 def _masked(content: bytes) -> bytes:
     """Without the secrets that stand in it; what is taken from the environment (`${NAME}`) stands there by name."""
     text = content.decode("utf-8", errors="surrogateescape")
-    masked = _SECRET.sub(lambda found: found[0] if "$" in found[2] else f'{found[1]}"***"', text)
-    masked = _USER_INFO.sub(r"\1:***@", masked)
-    return masked.encode("utf-8", errors="surrogateescape")
+    for kind in (_BLOCK, _ENTRY):
+        text = kind.sub(_masked_entry, text)
+    lines = (line if "${" in line else hidden(line) for line in text.split("\n"))
+    return "\n".join(lines).encode("utf-8", errors="surrogateescape")
+
+
+def _masked_entry(found: re.Match[str]) -> str:
+    secret = is_secret_name(found["name"]) and "${" not in found["value"]
+    return f'{found["before"]}"***"' if secret else found[0]
 
 
 def _git(folder: Path) -> tuple[str | None, bool | None]:

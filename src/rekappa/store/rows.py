@@ -8,6 +8,7 @@ from typing import Any
 from sqlalchemy import Connection, Row, update
 
 from rekappa.errors import RunError
+from rekappa.masking import hidden
 from rekappa.store.code import Code
 from rekappa.store.dialects import upsert
 from rekappa.store.record import Batch, Position, Run, Start
@@ -17,7 +18,7 @@ _FROM_LEASE = ("pid", "host")
 
 
 def run_row(run: Run) -> dict[str, Any]:
-    return {name: getattr(run, name) for name in Run.__dataclass_fields__ if name not in _FROM_LEASE}
+    return _shown({name: getattr(run, name) for name in Run.__dataclass_fields__ if name not in _FROM_LEASE})
 
 
 def run_of(row: Row[Any]) -> Run:
@@ -27,8 +28,13 @@ def run_of(row: Row[Any]) -> Run:
 
 
 def change_run(db: Connection, run_id: str, changes: Mapping[str, Any]) -> None:
-    if db.execute(update(RUNS).where(RUNS.c.id == run_id).values(**changes)).rowcount != 1:
+    if db.execute(update(RUNS).where(RUNS.c.id == run_id).values(**_shown(changes))).rowcount != 1:
         raise RunError(f"Cannot find run {run_id!r}", hint="`rekappa runs` lists them.")
+
+
+def _shown(values: Mapping[str, Any]) -> dict[str, Any]:
+    """As they may be shown: an error may quote an address with a password."""
+    return {**values, "error": hidden(values["error"])} if values.get("error") else dict(values)
 
 
 def add_batches(db: Connection, batches: Iterable[Batch]) -> None:

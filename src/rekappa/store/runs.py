@@ -42,18 +42,14 @@ class RunStore:
     @classmethod
     def open(cls, home: Home) -> RunStore:
         """The project's store, made if there is none yet."""
-        return cls(Address.of(home))
+        return cls(Address.of(home.made()))
 
     @classmethod
     def existing(cls, home: Home) -> RunStore:
         """The project's store, for commands that only look or go on: refuses one in which nothing has run."""
         address = Address.of(home)
-        if address == Address.of_file(home.store) and not home.store.is_file():
-            raise RunError(
-                f"Cannot find any run: there is no project in {home.root.parent}",
-                hint="Go to the folder in which you ran rekappa, name its .rekappa with REKAPPA_HOME, or the store of"
-                " your team with REKAPPA_STORE.",
-            )
+        if address == Address.of_file(home.store) and not home.existing().store.is_file():
+            raise RunError(f"Cannot find any run in {home.root}: nothing has run there yet")
         return cls(address, create=False)
 
     def create(self, run: Run) -> Run:
@@ -65,7 +61,9 @@ class RunStore:
         """One run by its id or a unique beginning of it; `last` is the newest backfill."""
         if run_id == LAST:
             return self._last()
-        found = [run for run in self.runs() if run.id.startswith(run_id)] if run_id else []
+        # SQLite's LIKE takes capitals and small letters for the same.
+        alike = self._found(RUNS.c.id.startswith(run_id, autoescape=True)) if run_id else []
+        found = [run for run in alike if run.id.startswith(run_id)]
         exact = [run for run in found if run.id == run_id]
         if len(exact or found) == 1:
             return (exact or found)[0]
@@ -81,11 +79,11 @@ class RunStore:
 
     def runs(self, app: str | None = None, kind: Kind | None = None) -> list[Run]:
         """Newest first. A run that no process holds any more is answered as died."""
-        chosen = select(RUNS).order_by(RUNS.c.created.desc(), RUNS.c.id.desc())
-        if app is not None:
-            chosen = chosen.where(RUNS.c.app == app)
-        if kind is not None:
-            chosen = chosen.where(RUNS.c.kind == kind)
+        wanted = [] if app is None else [RUNS.c.app == app]
+        return self._found(*wanted, *([] if kind is None else [RUNS.c.kind == kind]))
+
+    def _found(self, *wanted: ColumnElement[bool]) -> list[Run]:
+        chosen = select(RUNS).where(*wanted).order_by(RUNS.c.created.desc(), RUNS.c.id.desc())
         with self._database.reading() as db:
             found = [run_of(row) for row in db.execute(chosen)]
             held = {lease.run: lease for lease in leases.all_held(db)}
@@ -179,6 +177,11 @@ class RunStore:
         """The code that was kept under the hash."""
         with self._database.reading() as db:
             return db.scalar(select(CODE.c.files).where(CODE.c.hash == digest))
+
+    def kept_hashes(self) -> set[str]:
+        """Which code is kept."""
+        with self._database.reading() as db:
+            return set(db.scalars(select(CODE.c.hash)))
 
     def unneeded_code(self, gone: Collection[str], older_than: timedelta) -> dict[str, int]:
         """Kept code, with its bytes, that none ran but the runs that are `gone`.

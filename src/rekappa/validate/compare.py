@@ -8,8 +8,9 @@ from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from rekappa.record import METADATA
 from rekappa.spark.values import plain_value
+from rekappa.timeline import Window
+from rekappa.validate.counts import Counted, counted, moment_of
 from rekappa.validate.diff import Diff, diff
 from rekappa.validate.expect import CodeChange
 from rekappa.validate.result import Cause, Comparison, Rules, Sample
@@ -29,18 +30,16 @@ def compare(
     *,
     experiments: Experiments | None = None,
     event_time: str | None = None,
+    window: Window | None = None,
     open_from: datetime | None = None,
     notes: tuple[str, ...] = (),
 ) -> Comparison:
     """Compare and settle the causes. Counts are exact; samples are few of each kind and cause.
 
     Rows whose `event_time` is `open_from` or later were not final. Without experiments nothing else is explained.
+    With a `window` the differences are counted over its time as well.
     """
-    from pyspark.sql import functions as F
-
-    kinds: dict[str, int] = {"different": 0, "missing": 0, "extra": 0}
-    causes: dict[Cause, int] = {}
-    columns: dict[str, int] = {}
+    counts = Counted()
     samples: tuple[Sample, ...] = ()
     with settled(production, staging, rules, experiments=experiments, event_time=event_time, open_from=open_from) as (
         found,
@@ -48,23 +47,20 @@ def compare(
     ):
         rows = made.rows
         if found.any:
-            for row in rows.groupBy("kind", CAUSE).agg(F.count("*").alias("n")).collect():
-                kinds[row["kind"]] += row["n"]
-                causes[Cause(row[CAUSE])] = causes.get(Cause(row[CAUSE]), 0) + row["n"]
-            counted = rows.select(F.explode("columns").alias("name")).groupBy("name").agg(F.count("*").alias("n"))
-            columns = {row["name"]: row["n"] for row in sorted(counted.collect(), key=lambda r: (-r["n"], r["name"]))}
+            counts = counted(rows, event_time, window)
             samples = tuple(_samples(rows, rules.samples))
             notes += _duplicates(rows)
         return Comparison(
             production=found.production,
             staging=found.staging,
             matched=found.matched,
-            different=kinds["different"],
-            missing=kinds["missing"],
-            extra=kinds["extra"],
+            different=counts.kinds["different"],
+            missing=counts.kinds["missing"],
+            extra=counts.kinds["extra"],
             key=rules.key,
-            columns=columns,
-            causes={cause: causes[cause] for cause in Cause if cause in causes},
+            columns=counts.columns,
+            causes=counts.causes,
+            over_time=counts.over_time,
             code=made.code,
             late_too=made.late_too,
             special=rules.special,
@@ -104,13 +100,9 @@ def _not_final(event_time: str | None, open_from: datetime | None) -> Column:
 
     if event_time is None or open_from is None:
         return F.lit(False)
-    path = event_time.split(".") if event_time.startswith(f"{METADATA}.") else [event_time]
     answer = F.lit(False)
     for side in ("production", "staging"):
-        at = F.col(side)
-        for name in path:
-            at = at.getField(name)
-        answer = answer | F.coalesce(at.cast("timestamp") >= F.lit(open_from), F.lit(False))
+        answer = answer | F.coalesce(moment_of(side, event_time) >= F.lit(open_from), F.lit(False))
     return answer
 
 

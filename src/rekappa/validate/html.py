@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import Any
 
-from rekappa.timeline import Window
-from rekappa.validate.report import changes, identity, percent, rules_of
-from rekappa.validate.result import Comparison, Outcome, SinkVerdict, Verdict
+from rekappa.timeline import Window, format_instant
+from rekappa.validate.chart import colored, foremost, over_time
+from rekappa.validate.figures import apart, exactly, written
+from rekappa.validate.report import percent, rules_of
+from rekappa.validate.result import Cause, Comparison, Outcome, Sample, SinkVerdict, Verdict
 
+_CAUSES = {
+    str(Cause.CODE): "#4c6fd1",
+    str(Cause.LATE): "#e0a100",
+    str(Cause.LATE_IN_BACKFILL): "#c96a1b",
+    str(Cause.NOT_FINAL): "#8a94a6",
+    str(Cause.UNEXPLAINED): "#d0503f",
+}
 _COLORS = {"matched": "#2f9e6e", "different": "#e0a100", "missing": "#d0503f", "extra": "#4c6fd1"}
 _STYLE = """
 :root { color-scheme: light dark; --ink: #1d2330; --soft: #667085; --line: #e3e7ee; --card: #fff; --page: #f5f7fa; }
@@ -21,7 +30,8 @@ body { margin: 0; background: var(--page); color: var(--ink); font: 15px/1.5 sys
 main { max-width: 1040px; margin: 0 auto; padding: 32px 20px 64px; }
 h1 { font-size: 24px; margin: 0 0 4px; } h2 { font-size: 18px; margin: 0 0 2px; }
 h3 { font-size: 14px; margin: 24px 0 8px; }
-.soft { color: var(--soft); } .card { background: var(--card); border: 1px solid var(--line); border-radius: 12px;
+.soft { color: var(--soft); } p.soft { margin: 4px 0; font-size: 13px; }
+.card { background: var(--card); border: 1px solid var(--line); border-radius: 12px;
   padding: 20px 24px; margin-top: 20px; }
 .badge { display: inline-block; border-radius: 999px; padding: 2px 12px; font-weight: 600;
   color: #fff; font-size: 13px; }
@@ -34,7 +44,14 @@ h3 { font-size: 14px; margin: 24px 0 8px; }
 .scroll { overflow-x: auto; } table { border-collapse: collapse; width: 100%; font-size: 13px; }
 th { text-align: left; color: var(--soft); font-weight: 600; } th, td { padding: 6px 10px 6px 0; vertical-align: top;
   border-bottom: 1px solid var(--line); } td { overflow-wrap: anywhere; }
-svg text { fill: var(--ink); font: 12px system-ui; }
+svg text { fill: var(--ink); font: 12px system-ui; } svg .mark { fill: var(--soft); font-size: 11px; }
+svg .rule { stroke: var(--line); } .chart { display: block; width: 100%; height: auto; }
+.chart g:hover { opacity: .75; }
+.items { display: flex; flex-wrap: wrap; gap: 4px 18px; font-size: 13px; margin: 4px 0 0 56px; }
+.item { display: inline-flex; gap: 6px; align-items: center; }
+.value { font-family: ui-monospace, monospace; font-size: 12px; } .value[title] { cursor: help;
+  text-decoration: underline dotted var(--soft); text-underline-offset: 3px; }
+.tag { white-space: nowrap; }
 """
 
 
@@ -49,7 +66,8 @@ def page(verdict: Verdict) -> str:
         f"<title>{escape(title)}</title><style>{_STYLE}</style></head><body><main>"
         f"<h1>{escape(title)} {_badge(verdict.outcome)}</h1>"
         f'<div class="soft">app {escape(verdict.app)} · window {escape(str(window))} · '
-        f"compared {escape(f'{verdict.at:%Y-%m-%d %H:%M}')} UTC</div>{body}</main></body></html>\n"
+        f"compared {format_instant(verdict.at.replace(microsecond=0))}; all times in UTC</div>"
+        f"{body}</main></body></html>\n"
     )
 
 
@@ -75,12 +93,15 @@ def _comparison(one: SinkVerdict, found: Comparison) -> list[str]:
         f'<div class="split">{_ring(found)}{_legend(found)}</div>',
     ]
     if found.columns:
-        parts.append("<h3>Different in</h3>" + _bars(found.columns.items(), found.different, _COLORS["different"]))
+        parts.append("<h3>Different in</h3>" + _bars(found.columns.items(), found.different))
     if found.causes:
         named = ((str(cause), count) for cause, count in found.causes.items())
-        parts.append("<h3>Why</h3>" + _bars(named, found.differences, _COLORS["extra"]))
+        parts.append("<h3>Why</h3>" + _bars(named, found.differences, _CAUSES))
+    parts += _charts(found)
     if found.samples:
-        rows = [(it.kind, it.cause, identity(it, found.key), changes(it)) for it in found.samples]
+        rows = [
+            [_tag(it.kind), _tag(it.cause), _identity(it, found.key), _changes(it, found.key)] for it in found.samples
+        ]
         parts.append("<h3>Samples</h3>" + _table(["kind", "cause", "row", "production → staging"], rows))
     parts += [f'<p class="soft">{escape(note)}</p>' for note in (*found.notes, *rules_of(one))]
     if found.controls:
@@ -110,7 +131,7 @@ def _ring(found: Comparison) -> str:
     return (
         f'<svg width="140" height="140" viewBox="0 0 140 140" role="img" aria-label="{escape(middle)} match">'
         f'<g transform="rotate(-90 70 70)">{"".join(arcs)}</g>'
-        f'<text x="70" y="69" text-anchor="middle" style="font-weight:600;font-size:17px">{escape(middle)}</text>'
+        f'<text x="70" y="69" text-anchor="middle" style="font-weight:600;font-size:15px">{escape(middle)}</text>'
         '<text x="70" y="86" text-anchor="middle">match</text></svg>'
     )
 
@@ -124,13 +145,27 @@ def _legend(found: Comparison) -> str:
     return f'<div class="legend">{"".join(rows)}</div>'
 
 
-def _bars(values: Iterable[tuple[str, int]], whole: int, color: str) -> str:
+def _charts(found: Comparison) -> list[str]:
+    """When the rows that differ happened: by cause, and by column."""
+    if found.over_time is None:
+        return []
+    stretches, columns = found.over_time.stretches, foremost(found.over_time.columns)
+    causes = {name: found.over_time.causes[name] for name in _CAUSES if name in found.over_time.causes}
+    drawn = {
+        "When, by cause": over_time(causes, stretches, _CAUSES, "Differences over time, by cause"),
+        "When, by column": over_time(columns, stretches, colored([*columns]), "Differences over time, by column"),
+    }
+    return [f"<h3>{title}</h3>{chart}" for title, chart in drawn.items() if chart]
+
+
+def _bars(values: Iterable[tuple[str, int]], whole: int, colors: Mapping[str, str] | None = None) -> str:
     shown = list(values)[:20]
     most = max((count for _, count in shown), default=1) or 1
     lines = []
     for index, (name, count) in enumerate(shown):
         y = 24 * index
         width = max(3.0, 420.0 * count / most)
+        color = (colors or {}).get(name, _COLORS["different"])
         label = name if len(name) <= 26 else name[:25] + "…"
         lines.append(
             f'<text x="0" y="{y + 15}">{escape(label)}</text>'
@@ -142,7 +177,37 @@ def _bars(values: Iterable[tuple[str, int]], whole: int, color: str) -> str:
     return f'<div class="scroll">{drawn}</div>'
 
 
-def _table(head: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
+def _tag(text: str) -> str:
+    return f'<span class="tag">{escape(text)}</span>'
+
+
+def _value(text: str, value: Any) -> str:
+    """A value as text; where that is not all of it, the whole of it on pointing there."""
+    whole = exactly(value)
+    title = f' title="{escape(whole, quote=True)}"' if whole != text else ""
+    return f'<span class="value"{title}>{escape(text)}</span>'
+
+
+def _identity(sample: Sample, key: Sequence[str]) -> str:
+    row = sample.production if sample.production is not None else sample.staging or {}
+    return ", ".join(f"{escape(name)} {_value(written(row.get(name)), row.get(name))}" for name in (key or row))
+
+
+def _changes(sample: Sample, key: Sequence[str]) -> str:
+    before, after = sample.production or {}, sample.staging or {}
+    if not sample.columns:
+        rest = {name: value for name, value in (before or after).items() if name not in key}
+        values = (f"{escape(name)} {_value(written(value), value)}" for name, value in rest.items())
+        return f'<span class="soft">{", ".join(values)}</span>'
+    lines = []
+    for name in sample.columns:
+        old, new = apart(before.get(name), after.get(name))
+        lines.append(f"{escape(name)}: {_value(old, before.get(name))} → {_value(new, after.get(name))}")
+    return "<br>".join(lines)
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """The cells are HTML already."""
     titles = "".join(f"<th>{escape(title)}</th>" for title in head)
-    body = "".join("<tr>" + "".join(f"<td>{escape(str(cell))}</td>" for cell in row) + "</tr>" for row in rows)
+    body = "".join("<tr>" + "".join(f"<td>{cell}</td>" for cell in row) + "</tr>" for row in rows)
     return f'<div class="scroll"><table><thead><tr>{titles}</tr></thead><tbody>{body}</tbody></table></div>'

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
@@ -11,6 +11,7 @@ from typing import Any
 from rekappa.errors import ValidationError
 from rekappa.timeline import Window
 from rekappa.validate.expect import CodeChange, Expectation
+from rekappa.validate.over_time import OverTime
 
 VERSION = 2
 IGNORED = "ignored"
@@ -97,7 +98,8 @@ class Comparison:
     the different rows, how many differ in each column. Percentages are of all keys on either side. `code` is what the
     change in code did, told by control runs: production's late drops are not in it; `late_too` counts the rows that
     differ by both. `special` names the columns that
-    were not compared as they are. `controls` are the runs that settled the causes.
+    were not compared as they are. `controls` are the runs that settled the causes. `over_time` says when the rows that
+    differ happened, where a column tells.
     """
 
     production: int
@@ -115,6 +117,7 @@ class Comparison:
     samples: tuple[Sample, ...] = ()
     notes: tuple[str, ...] = ()
     controls: tuple[str, ...] = ()
+    over_time: OverTime | None = None
 
     @property
     def differences(self) -> int:
@@ -152,7 +155,8 @@ class Comparison:
         }
         causes = {str(cause): count for cause, count in self.causes.items()}
         more = {"causes": causes, "code": code, "match": self.match, "unexplained": self.unexplained}
-        return {"version": VERSION, **asdict(self), **more}
+        over_time = self.over_time.as_json() if self.over_time else None
+        return {"version": VERSION, **asdict(replace(self, over_time=None)), **more, "over_time": over_time}
 
 
 def judge(found: Comparison, expected: Expectation | None, late: Late) -> tuple[Outcome, tuple[str, ...]]:

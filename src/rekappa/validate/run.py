@@ -112,6 +112,7 @@ def _verdict(spark: SparkSession, staged: Staged, one: StagedSink, request: Requ
         pair.rules,
         experiments=pair.experiments,
         event_time=pair.event_time,
+        window=staged.window,
         open_from=pair.open_from,
         notes=pair.notes,
     )

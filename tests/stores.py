@@ -1,4 +1,4 @@
-"""What fast tests share: a run store of either kind, empty for each test, and the PostgreSQL that one of them needs."""
+"""Fixtures: a run store of either kind, empty for each test, and the PostgreSQL that one of them needs."""
 
 from __future__ import annotations
 

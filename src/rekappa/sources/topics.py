@@ -1,0 +1,44 @@
+"""Whether the topics that are to be read are there: asked before Spark starts, which takes minutes to say that not."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from rekappa.config.model import AppConfig, Candidate, KafkaCandidate
+from rekappa.errors import RunError
+from rekappa.home import Home
+from rekappa.sources.kafka import bootstrap, client_options
+
+PATIENCE = 10.0
+"""Seconds for a cluster to answer. One that does not is left to Spark, which may know it by other settings."""
+
+
+def require_topics(config: AppConfig, home: Home, read: Mapping[str, Candidate]) -> None:
+    """Refuse a source whose topic its cluster says it does not have. `read` are sources by name, as candidates."""
+    for source, candidate in read.items():
+        if not isinstance(candidate, KafkaCandidate):
+            continue
+        for name in candidate.cluster:
+            topic, address = config.cluster(name).topic(candidate.topic), bootstrap(config, name, home)
+            if _is_missing(topic, client_options(config, name, home)):
+                raise RunError(
+                    f"Cannot read source {source!r}: topic {topic!r} does not exist on cluster {name!r} ({address})",
+                    hint=f"Create it by its first events, `rekappa produce {config.app} {source} FILE`, or empty: "
+                    f"kafka-topics.sh --bootstrap-server {address} --create --topic {topic}",
+                )
+
+
+def _is_missing(topic: str, options: Mapping[str, str]) -> bool:
+    from confluent_kafka import Consumer, KafkaError, KafkaException
+
+    try:
+        consumer = Consumer({**options, "group.id": "rekappa", "log_level": 2})
+    except KafkaException:
+        return False
+    try:
+        error = consumer.list_topics(topic, timeout=PATIENCE).topics[topic].error
+    except KafkaException:
+        return False
+    finally:
+        consumer.close()
+    return error is not None and error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART

@@ -1,0 +1,64 @@
+"""What `rekappa clean` takes out of the run store: code that nobody needs, and history when it is told to."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from rekappa.home import Home
+from rekappa.publish.forget import forget_code, forget_history
+from rekappa.store import runs
+from rekappa.store.kept import keep_code, kept_files, kept_folder
+from rekappa.store.record import Batch, Kind, Run, Start
+from rekappa.store.runs import RunStore
+
+
+@pytest.fixture
+def home(store_url: str, tmp_path: Path) -> Home:
+    made = Home(tmp_path / ".rekappa")
+    made.root.mkdir()
+    made.store_address.write_text(store_url)
+    return made
+
+
+def test_code_of_runs_that_are_gone_goes_with_its_folders(
+    home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runs, "JUST_KEPT", timedelta())
+    store, app = RunStore.open(home), tmp_path / "app"
+    app.mkdir()
+    kept = {}
+    for run in ("live_1", "backfill_1", "backfill_2"):
+        (app / "app.py").write_text(run)
+        code = keep_code(home, app)
+        assert code.hash is not None
+        store.record_start(Start(run, "", 0, code))
+        kept[run] = code.hash, kept_folder(home, code.hash)
+    digest, folder = kept["backfill_1"]
+    dry = forget_code(store, home, {"backfill_1"}, timedelta(), dry_run=True)
+    assert [(one.name, one.kept) for one in dry] == [(f"code {digest[:12]}", None)]
+    assert folder.is_dir()
+    assert forget_code(store, home, {"backfill_1"}, timedelta(), dry_run=False)[0].bytes == dry[0].bytes > 0
+    assert not folder.exists()
+    assert store.code(digest) is None
+    for run in ("live_1", "backfill_2"):
+        assert kept_files(home, kept[run][0]) == {"app.py": run.encode()}
+        assert kept[run][1].is_dir()
+    store.drop_code([kept["backfill_2"][0]])
+    assert forget_code(store, home, {"backfill_1"}, timedelta(), dry_run=False) == []
+    assert [folder.is_dir() for _, folder in kept.values()] == [True, False, False], "another machine had dropped it"
+
+
+def test_old_micro_batches_of_live_runs_go_when_told(home: Home) -> None:
+    store, now = RunStore.open(home), datetime.now(UTC)
+    for name, kind in (("live_1", Kind.LIVE), ("backfill_1", Kind.BACKFILL)):
+        store.create(Run(name, "rmi", kind, "f"))
+        store.record_batches(Batch(name, "q", n, (), None, now - timedelta(days=9 - n)) for n in range(10))
+    found = forget_history(store, store.runs(), timedelta(days=3, hours=12), dry_run=True)
+    assert [(one.run, one.rows) for one in found] == [("live_1", 5)]
+    assert store.batch_count("live_1") == 10
+    forget_history(store, store.runs(), timedelta(days=3, hours=12), dry_run=False)
+    assert [batch.number for batch in store.batches("live_1", "q")] == [5, 6, 7, 8, 9]
+    assert store.batch_count("backfill_1") == 10
