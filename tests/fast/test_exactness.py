@@ -8,7 +8,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from rekappa.plan.shape import Kind, Tolerance
+from rekappa.plan.shape import Operation, Tolerance
 from rekappa.spark.plans.exactness import Exactness
 from rekappa.spark.plans.functions import AGGREGATES, CLOCK, NODES, RANDOM, Doubt
 from rekappa.spark.plans.scalars import SCALARS
@@ -41,7 +41,9 @@ def project(below: Node, *made: Expression) -> Node:
     return Node("Project", {}, (below,), {"projectList": made})
 
 
-def look(plan: Node, *made: Expression, types: dict[int, str] | None = None) -> tuple[dict[str, Any], set[Kind], str]:
+def look(
+    plan: Node, *made: Expression, types: dict[int, str] | None = None
+) -> tuple[dict[str, Any], set[Operation], str]:
     found = Exactness(types or {})
     tolerances = found.tolerances(plan, made)
     return tolerances, {one.kind for one in found.operators()}, " ".join(one.detail for one in found.operators())
@@ -58,15 +60,17 @@ def look(plan: Node, *made: Expression, types: dict[int, str] | None = None) -> 
         ("StddevSamp", "double", Tolerance.ROUNDING, set()),
         ("Percentile", "double", None, set()),
         ("CollectSet", "array<string>", Tolerance.ORDER, set()),
-        ("CollectList", "array<string>", Tolerance.ORDER, {Kind.ORDER_SENSITIVE}),
-        ("MaxBy", "string", None, {Kind.ORDER_SENSITIVE}),
-        ("ApproximatePercentile", "double", None, {Kind.ORDER_SENSITIVE}),
+        ("CollectList", "array<string>", Tolerance.ORDER, {Operation.ORDER_SENSITIVE}),
+        ("MaxBy", "string", None, {Operation.ORDER_SENSITIVE}),
+        ("ApproximatePercentile", "double", None, {Operation.ORDER_SENSITIVE}),
         ("Max", "string", None, set()),
-        ("Max", "string collate UTF8_LCASE", None, {Kind.ORDER_SENSITIVE}),
-        ("NewInSpark9", "bigint", None, {Kind.ORDER_SENSITIVE, Kind.UNKNOWN}),
+        ("Max", "string collate UTF8_LCASE", None, {Operation.ORDER_SENSITIVE}),
+        ("NewInSpark9", "bigint", None, {Operation.ORDER_SENSITIVE, Operation.UNKNOWN}),
     ],
 )
-def test_aggregates_by_class_and_type(function: str, type_: str, tolerance: Tolerance | None, kinds: set[Kind]) -> None:
+def test_aggregates_by_class_and_type(
+    function: str, type_: str, tolerance: Tolerance | None, kinds: set[Operation]
+) -> None:
     made = alias(10, aggregate(function, column(2)))
     found, operators, _ = look(grouped(made), made, types={900: type_})
     assert found == ({"made": tolerance} if tolerance else {})
@@ -79,7 +83,7 @@ def test_a_list_that_is_sorted_later_is_the_same_in_any_order() -> None:
         made = alias(11, call(function, column(10)))
         found, operators, words = look(project(grouped(listed), made), made)
         assert found == {}
-        assert (operators == {Kind.ORDER_SENSITIVE}) is sensitive
+        assert (operators == {Operation.ORDER_SENSITIVE}) is sensitive
         assert ("collect_list()" in words) is sensitive
 
 
@@ -98,7 +102,7 @@ def test_groups_by_a_rounded_number_are_not_known_to_be_safe() -> None:
         "Aggregate", {}, (grouped(total),), {"aggregateExpressions": (count,), "groupingExpressions": (column(10),)}
     )
     _, operators, words = look(again, count)
-    assert operators == {Kind.UNKNOWN}
+    assert operators == {Operation.UNKNOWN}
     assert "grouping by a result of sum()" in words
 
 
@@ -108,7 +112,7 @@ def test_whatever_stands_in_no_list_is_named(name: str, as_operator: bool) -> No
     made = alias(10, call("Upper" if as_operator else name, column(2)))
     plan = Node(name, {}, (project(STREAM, made),)) if as_operator else project(STREAM, made)
     _, operators, words = look(plan, made)
-    assert operators == {Kind.UNKNOWN}
+    assert operators == {Operation.UNKNOWN}
     assert name in words
 
 
@@ -119,7 +123,7 @@ def test_no_function_of_a_row_makes_an_arbitrary_value_sure(functions: list[str]
         made = call(name, made)
     named = alias(10, made)
     _, operators, _ = look(grouped(named), named)
-    assert Kind.ORDER_SENSITIVE in operators
+    assert Operation.ORDER_SENSITIVE in operators
 
 
 def test_the_lists_do_not_overlap() -> None:

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from rekappa.errors import PlanError
 from rekappa.plan.margins import CUSTOM_MARGIN, derive, with_overrides
-from rekappa.plan.shape import Kind, Operator, Reach, Shape, Span
+from rekappa.plan.shape import Operation, Operator, Reach, Shape, Span
 from rekappa.timeline import Window
 
 M = timedelta(minutes=1)
@@ -64,19 +64,19 @@ def sessions_by_start(rows: list[Event]) -> set[tuple[int, ...]]:
     return {(one,) for at, one in enumerate(minutes) if at == 0 or one - minutes[at - 1] >= 8}
 
 
-def one(kind: Kind, before: int, after: int, **more: object) -> Shape:
+def one(kind: Operation, before: int, after: int, **more: object) -> Shape:
     span = Span(Reach(before * M), Reach(after * M))
     return Shape("out", (Operator(kind),), span, DELAY * M, event_time="ts", **more)  # type: ignore[arg-type]
 
 
 CASES = [
     (stateless, Shape("out", event_time="ts", delay=DELAY * M)),
-    (tumbling, one(Kind.WINDOW, 0, 10)),
-    (tumbling_by_end, one(Kind.WINDOW, 10, 0)),
-    (sliding, one(Kind.WINDOW, 0, 20)),
-    (left_join, one(Kind.JOIN, 3, 10)),
-    (chained, one(Kind.WINDOW, 5, 30)),
-    (sessions_by_start, one(Kind.SESSION, 8, 96)),
+    (tumbling, one(Operation.WINDOW, 0, 10)),
+    (tumbling_by_end, one(Operation.WINDOW, 10, 0)),
+    (sliding, one(Operation.WINDOW, 0, 20)),
+    (left_join, one(Operation.JOIN, 3, 10)),
+    (chained, one(Operation.WINDOW, 5, 30)),
+    (sessions_by_start, one(Operation.SESSION, 8, 96)),
 ]
 
 
@@ -98,7 +98,7 @@ def test_the_output_of_the_window_is_complete(
 
 def test_reasons_name_ranges_windows_and_the_watermark() -> None:
     span = Span(Reach(), Reach().plus(10 * M, "join range"))
-    margins = derive([Shape("out", (Operator(Kind.JOIN),), span, 10 * M, event_time="ts")], 15 * M)
+    margins = derive([Shape("out", (Operator(Operation.JOIN),), span, 10 * M, event_time="ts")], 15 * M)
     assert margins.drain == 20 * M
     assert margins.drain_reason == "10m join range + 10m watermark"
     assert margins.warm_up == 0 * M
@@ -108,7 +108,7 @@ def test_reasons_name_ranges_windows_and_the_watermark() -> None:
 def test_clocks_ahead_are_read_for_whatever_the_job_does_and_whatever_warm_up_was_told() -> None:
     plain = derive([Shape("out", event_time="ts")], 15 * M, ahead=M)
     assert (plain.warm_up, plain.warm_up_reason) == (M, "1m for clocks that are ahead")
-    joined = derive([one(Kind.JOIN, 3, 10)], 0 * M, ahead=M)
+    joined = derive([one(Operation.JOIN, 3, 10)], 0 * M, ahead=M)
     assert joined.warm_up == 4 * M
     told = with_overrides(joined, 0 * M, None)
     assert (told.warm_up, told.warm_up_reason) == (M, "1m for clocks that are ahead")
@@ -136,7 +136,7 @@ def test_a_sink_without_event_time_needs_no_margins() -> None:
 
 
 def test_custom_state_gets_a_default_and_a_note() -> None:
-    margins = derive([Shape("out", (Operator(Kind.CUSTOM),), None, M, event_time="ts")], 15 * M)
+    margins = derive([Shape("out", (Operator(Operation.CUSTOM),), None, M, event_time="ts")], 15 * M)
     assert margins.warm_up == CUSTOM_MARGIN
     assert margins.drain == CUSTOM_MARGIN + M
     assert margins.retention is None
@@ -145,17 +145,17 @@ def test_custom_state_gets_a_default_and_a_note() -> None:
 
 def test_open_sessions_are_said_to_be_not_final() -> None:
     span = Span(Reach(5 * M), Reach(60 * M, open=True))
-    margins = derive([Shape("out", (Operator(Kind.SESSION),), span, M, event_time="ts")], 15 * M)
+    margins = derive([Shape("out", (Operator(Operation.SESSION),), span, M, event_time="ts")], 15 * M)
     assert "not final" in margins.notes[0]
 
 
 def test_a_job_takes_the_widest_margins_of_its_outputs() -> None:
-    margins = derive([one(Kind.WINDOW, 10, 0), one(Kind.WINDOW, 0, 20)], 0 * M)
+    margins = derive([one(Operation.WINDOW, 10, 0), one(Operation.WINDOW, 0, 20)], 0 * M)
     assert (margins.warm_up, margins.drain) == (10 * M, 27 * M)
 
 
 def test_the_user_wins_and_is_told_when_that_is_short() -> None:
-    margins = with_overrides(derive([one(Kind.JOIN, 3, 10)], 0 * M), M, 60 * M)
+    margins = with_overrides(derive([one(Operation.JOIN, 3, 10)], 0 * M), M, 60 * M)
     assert (margins.warm_up, margins.drain) == (M, 60 * M)
     assert len(margins.notes) == 1
     assert "shorter than the derived 3m" in margins.notes[0]

@@ -21,7 +21,7 @@ from rekappa.config.model import Source
 from rekappa.produce.avro import avro_bytes
 from rekappa.produce.convert import convert
 from rekappa.produce.encode import encoder
-from rekappa.produce.moments import Clock, read_moment
+from rekappa.produce.moments import TimeReading, read_moment
 from rekappa.timeline import EPOCH
 
 LONG = "12345678901234567890123456789012.345678"
@@ -35,49 +35,49 @@ SCHEMA = (
 @pytest.mark.parametrize(
     ("value", "clock"),
     [
-        ("2026-11-01T12:00:00Z", Clock()),
-        ("2026-11-01 14:00:00+02:00", Clock()),
-        ("2026-11-01 07:00 America/New_York", Clock()),
-        ("2026-11-01 12:00", Clock()),
-        ("2026-11-01 13:00:00.000000", Clock(zone="Europe/Berlin")),
-        ("20261101T120000Z", Clock()),
-        ("01.11.2026 13:00", Clock("%d.%m.%Y %H:%M", "Europe/Berlin")),
-        ("Nov 1, 2026 12:00:00 +0000", Clock("%b %d, %Y %H:%M:%S %z", "Asia/Tokyo")),
-        (1793534400, Clock()),
-        (1793534400000, Clock()),
-        ("1793534400000000", Clock()),
-        (1793534400 * 10**9, Clock()),
-        (1793534400.0, Clock()),
-        ("1793534400", Clock("epoch-s")),
-        (NOON, Clock(zone="Asia/Tokyo")),
-        (datetime(2026, 11, 1, 21), Clock(zone="Asia/Tokyo")),
+        ("2026-11-01T12:00:00Z", TimeReading()),
+        ("2026-11-01 14:00:00+02:00", TimeReading()),
+        ("2026-11-01 07:00 America/New_York", TimeReading()),
+        ("2026-11-01 12:00", TimeReading()),
+        ("2026-11-01 13:00:00.000000", TimeReading(zone="Europe/Berlin")),
+        ("20261101T120000Z", TimeReading()),
+        ("01.11.2026 13:00", TimeReading("%d.%m.%Y %H:%M", "Europe/Berlin")),
+        ("Nov 1, 2026 12:00:00 +0000", TimeReading("%b %d, %Y %H:%M:%S %z", "Asia/Tokyo")),
+        (1793534400, TimeReading()),
+        (1793534400000, TimeReading()),
+        ("1793534400000000", TimeReading()),
+        (1793534400 * 10**9, TimeReading()),
+        (1793534400.0, TimeReading()),
+        ("1793534400", TimeReading("epoch-s")),
+        (NOON, TimeReading(zone="Asia/Tokyo")),
+        (datetime(2026, 11, 1, 21), TimeReading(zone="Asia/Tokyo")),
     ],
 )
-def test_times_in_their_usual_writings(value: Any, clock: Clock) -> None:
+def test_times_in_their_usual_writings(value: Any, clock: TimeReading) -> None:
     assert read_moment(value, clock) == NOON
 
 
 def test_a_date_is_its_midnight_where_the_clock_hangs() -> None:
-    assert read_moment("20261101", Clock(zone="Asia/Tokyo")) == NOON - timedelta(hours=21)
-    assert read_moment(date(2026, 11, 1), Clock()) == NOON - timedelta(hours=12)
+    assert read_moment("20261101", TimeReading(zone="Asia/Tokyo")) == NOON - timedelta(hours=21)
+    assert read_moment(date(2026, 11, 1), TimeReading()) == NOON - timedelta(hours=12)
 
 
 @pytest.mark.parametrize(
     ("value", "clock", "words"),
     [
-        ("yesterday", Clock(), "is no time that can be read without --time-format"),
-        ("01.11.2026", Clock(), "without --time-format"),
-        ("2026-11-01", Clock("%d.%m.%Y"), "no time written as %d.%m.%Y"),
-        (12, Clock(), "may be many times: say which"),
-        ("soon", Clock("epoch-s"), "is no number"),
-        (float("nan"), Clock(), "is no time"),
-        (True, Clock(), "is no time"),
-        (10**30, Clock("epoch-s"), "outside the years 1 to 9999"),
-        ("2026-03-29 02:30", Clock(zone="Europe/Berlin"), "put forward past it"),
-        ("2026-10-25 02:30", Clock(zone="Europe/Berlin"), "showed it twice"),
+        ("yesterday", TimeReading(), "is no time that can be read without --time-format"),
+        ("01.11.2026", TimeReading(), "without --time-format"),
+        ("2026-11-01", TimeReading("%d.%m.%Y"), "no time written as %d.%m.%Y"),
+        (12, TimeReading(), "may be many times: say which"),
+        ("soon", TimeReading("epoch-s"), "is no number"),
+        (float("nan"), TimeReading(), "is no time"),
+        (True, TimeReading(), "is no time"),
+        (10**30, TimeReading("epoch-s"), "outside the years 1 to 9999"),
+        ("2026-03-29 02:30", TimeReading(zone="Europe/Berlin"), "put forward past it"),
+        ("2026-10-25 02:30", TimeReading(zone="Europe/Berlin"), "showed it twice"),
     ],
 )
-def test_times_that_are_none_are_refused(value: Any, clock: Clock, words: str) -> None:
+def test_times_that_are_none_are_refused(value: Any, clock: TimeReading, words: str) -> None:
     with pytest.raises(ValueError, match=re.escape(words)):
         read_moment(value, clock)
 
@@ -88,7 +88,7 @@ def test_a_number_is_the_same_time_whatever_its_unit(moment: datetime, unit: tup
     whole = moment.replace(tzinfo=UTC) - EPOCH
     number = whole // timedelta(microseconds=1) // 10**zeros
     expected = EPOCH + number * timedelta(microseconds=10**zeros)
-    assert read_moment(number, Clock()) == read_moment(str(number), Clock(f"epoch-{name}")) == expected
+    assert read_moment(number, TimeReading()) == read_moment(str(number), TimeReading(f"epoch-{name}")) == expected
 
 
 @pytest.mark.parametrize(
@@ -115,7 +115,7 @@ def test_a_number_is_the_same_time_whatever_its_unit(moment: datetime, unit: tup
 )  # fmt: skip
 def test_values_as_the_schema_declares_them(text: Any, kind: str, made: Any) -> None:
     (column,) = columns(f"c {kind}")
-    found = convert(text, column.type, Clock())
+    found = convert(text, column.type, TimeReading())
     assert found == made
     assert type(found) is type(made)
 
@@ -146,7 +146,7 @@ def test_values_as_the_schema_declares_them(text: Any, kind: str, made: Any) -> 
 def test_nothing_is_cut_to_fit(value: Any, kind: str, words: str) -> None:
     (column,) = columns(f"c {kind}")
     with pytest.raises(ValueError, match=re.escape(words)):
-        convert(value, column.type, Clock())
+        convert(value, column.type, TimeReading())
 
 
 def source(form: str, schema: str = SCHEMA) -> Source:
@@ -216,11 +216,11 @@ def test_avro_schemas_with_names_enums_and_fixed() -> None:
 @settings(max_examples=40)
 def test_json_gives_every_value_back_by_its_own_type(event: dict[str, Any]) -> None:
     read = json.loads(encoder(source("json"), Path())(event), parse_float=Decimal, parse_int=int)
-    clock, types = Clock(), {column.name: column.type for column in columns(SCHEMA)}
+    clock, types = TimeReading(), {column.name: column.type for column in columns(SCHEMA)}
     assert {name: convert(value, types[name], clock) for name, value in read.items()} == event
 
 
 def test_a_wall_clocks_time_is_not_moved() -> None:
     (column,) = columns("local TIMESTAMP_NTZ")
     moment = NOON.astimezone(ZoneInfo("Asia/Tokyo"))
-    assert convert(moment, column.type, Clock(zone="Asia/Tokyo")) == datetime(2026, 11, 1, 21)
+    assert convert(moment, column.type, TimeReading(zone="Asia/Tokyo")) == datetime(2026, 11, 1, 21)

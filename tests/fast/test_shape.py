@@ -11,17 +11,17 @@ from hypothesis import strategies as st
 from rekappa.errors import PlanError
 from rekappa.plan.mode import Safe, Unsafe, assess, choose
 from rekappa.plan.plan import Mode
-from rekappa.plan.shape import Keeps, Kind, Operator, Reach, Revised, Shape, Taken, Tolerance
+from rekappa.plan.shape import Keeps, Operation, Operator, Reach, Revised, Shape, Taken, Tolerance
 
 M = timedelta(minutes=1)
-BULK_SAFE = [Kind.WINDOW, Kind.SESSION, Kind.TIME_GROUP, Kind.JOIN, Kind.WHOLE_ROW_DEDUP]
-ORDERED_ONLY = [Kind.CUSTOM, Kind.DEDUP_WITHIN, Kind.TIMED_DEDUP]
+BULK_SAFE = [Operation.WINDOW, Operation.SESSION, Operation.TIME_GROUP, Operation.JOIN, Operation.WHOLE_ROW_DEDUP]
+ORDERED_ONLY = [Operation.CUSTOM, Operation.DEDUP_WITHIN, Operation.TIMED_DEDUP]
 LAST, NEWEST = Taken(Keeps.LAST, key=("id",)), Taken(Keeps.NEWEST, key=("id",))
 UPDATES = Taken(Keeps.LAST, updates=True, key=("id",))
-OPEN = [Kind.AGGREGATE, Kind.OPEN_JOIN, Kind.OPEN_DEDUP]
+OPEN = [Operation.AGGREGATE, Operation.OPEN_JOIN, Operation.OPEN_DEDUP]
 
 
-def shape(*kinds: Kind, **more: object) -> Shape:
+def shape(*kinds: Operation, **more: object) -> Shape:
     made = {"event_time": "ts", **more}
     return Shape("out", tuple(Operator(kind, length=M) for kind in kinds), **made)  # type: ignore[arg-type]
 
@@ -33,13 +33,13 @@ def test_a_job_without_state_runs_in_bulk() -> None:
 
 
 @pytest.mark.parametrize("kind", BULK_SAFE)
-def test_bounded_state_runs_in_bulk_and_in_order(kind: Kind) -> None:
+def test_bounded_state_runs_in_bulk_and_in_order(kind: Operation) -> None:
     assert choose("job", [shape(kind)]).mode is Mode.BULK
     assert choose("job", [shape(kind)], Mode.ORDERED).mode is Mode.ORDERED
 
 
 @pytest.mark.parametrize("kind", ORDERED_ONLY)
-def test_what_depends_on_order_is_replayed_in_order(kind: Kind) -> None:
+def test_what_depends_on_order_is_replayed_in_order(kind: Operation) -> None:
     choice = choose("job", [shape(kind)])
     assert choice.mode is Mode.ORDERED
     assert "not bulk" in choice.reason
@@ -48,7 +48,7 @@ def test_what_depends_on_order_is_replayed_in_order(kind: Kind) -> None:
 
 
 @pytest.mark.parametrize("kind", OPEN)
-def test_state_without_end_needs_a_warm_up_from_the_user(kind: Kind) -> None:
+def test_state_without_end_needs_a_warm_up_from_the_user(kind: Operation) -> None:
     with pytest.raises(PlanError, match="for ever") as refusal:
         choose("job", [shape(kind)])
     assert "--warm-up" in str(refusal.value.hint)
@@ -57,7 +57,7 @@ def test_state_without_end_needs_a_warm_up_from_the_user(kind: Kind) -> None:
 
 def test_a_sink_without_event_time_can_not_hold_back_a_stateful_jobs_output() -> None:
     with pytest.raises(PlanError, match="no event time"):
-        choose("job", [shape(Kind.WINDOW, event_time=None)])
+        choose("job", [shape(Operation.WINDOW, event_time=None)])
     assert choose("job", [shape(event_time=None)]).mode is Mode.BULK
 
 
@@ -75,14 +75,14 @@ def test_chance_and_static_tables_are_warned_about() -> None:
 
 
 @given(
-    st.lists(st.sampled_from(list(Kind)), max_size=4),
+    st.lists(st.sampled_from(list(Operation)), max_size=4),
     st.booleans(),
     st.sampled_from([Taken(), LAST, NEWEST, UPDATES]),
     st.sampled_from([None, "ts"]),
     st.sampled_from([Revised(), Revised(("n",)), Revised(("id",)), Revised(decide=True)]),
 )
 def test_every_shape_has_a_verdict_for_every_mode_and_the_stricter_the_order_the_safer(
-    kinds: list[Kind], told: bool, taken: Taken, event_time: str | None, revised: Revised
+    kinds: list[Operation], told: bool, taken: Taken, event_time: str | None, revised: Revised
 ) -> None:
     verdicts = assess(shape(*kinds, taken=taken, event_time=event_time, revised=revised), warm_up_told=told)
     assert set(verdicts) == set(Mode)
@@ -91,8 +91,8 @@ def test_every_shape_has_a_verdict_for_every_mode_and_the_stricter_the_order_the
     assert isinstance(verdicts[Mode.EXACT], Safe)
 
 
-@given(st.lists(st.sampled_from(list(Kind)), min_size=1, max_size=3))
-def test_one_unsafe_output_decides_for_the_job(kinds: list[Kind]) -> None:
+@given(st.lists(st.sampled_from(list(Operation)), min_size=1, max_size=3))
+def test_one_unsafe_output_decides_for_the_job(kinds: list[Operation]) -> None:
     if isinstance(assess(shape(*kinds))[Mode.BULK], Unsafe):
         with pytest.raises(PlanError):
             choose("job", [shape(), shape(*kinds)], Mode.BULK)
@@ -103,7 +103,7 @@ def test_rows_of_one_key_are_replayed_in_the_order_of_kafka_unless_a_version_ran
     assert choice.mode is Mode.STRICT
     assert "not bulk: a key of its sink may come several times" in choice.reason
     assert choose("job", [shape(taken=NEWEST)]).mode is Mode.BULK
-    assert choose("job", [shape(Kind.WINDOW, taken=LAST)]).mode is Mode.BULK
+    assert choose("job", [shape(Operation.WINDOW, taken=LAST)]).mode is Mode.BULK
     with pytest.raises(PlanError, match="several times") as refusal:
         choose("job", [shape(taken=LAST)], Mode.ORDERED)
     assert "--mode strict" in str(refusal.value.hint)
@@ -116,11 +116,11 @@ def test_bulk_may_be_asked_for_where_the_run_itself_finds_a_key_that_comes_twice
 
 
 def test_a_window_in_update_mode_runs_in_bulk() -> None:
-    assert choose("job", [shape(Kind.WINDOW, taken=UPDATES)]).mode is Mode.BULK
+    assert choose("job", [shape(Operation.WINDOW, taken=UPDATES)]).mode is Mode.BULK
 
 
 def test_a_running_aggregate_by_key_alone_needs_micro_batches_and_is_said_to() -> None:
-    running = shape(Kind.AGGREGATE, event_time=None, taken=UPDATES)
+    running = shape(Operation.AGGREGATE, event_time=None, taken=UPDATES)
     with pytest.raises(PlanError, match="all of history") as refusal:
         choose("job", [running])
     assert "--warm-up" in str(refusal.value.hint)
@@ -132,12 +132,12 @@ def test_a_running_aggregate_by_key_alone_needs_micro_batches_and_is_said_to() -
 
 @pytest.mark.parametrize("revised", [Revised(decide=True), Revised(columns=("n", "id"))])
 def test_what_depends_on_productions_micro_batches_is_exact_or_refused(revised: Revised) -> None:
-    odd = shape(Kind.WINDOW, taken=UPDATES, revised=revised)
+    odd = shape(Operation.WINDOW, taken=UPDATES, revised=revised)
     with pytest.raises(PlanError, match="production's micro-batches") as refusal:
         choose("job", [odd])
     assert "--mode exact" in str(refusal.value.hint)
     assert choose("job", [odd], Mode.EXACT).mode is Mode.EXACT
-    assert choose("job", [shape(Kind.WINDOW, taken=LAST, revised=revised)]).mode is Mode.BULK
+    assert choose("job", [shape(Operation.WINDOW, taken=LAST, revised=revised)]).mode is Mode.BULK
 
 
 def test_reaches_add_up_with_their_reasons() -> None:
@@ -147,7 +147,7 @@ def test_reaches_add_up_with_their_reasons() -> None:
 
 
 def test_what_is_not_known_to_be_safe_is_replayed_in_order_and_named() -> None:
-    unknown = Shape("out", (Operator(Kind.UNKNOWN, "mapInPandas()"),), event_time="ts")
+    unknown = Shape("out", (Operator(Operation.UNKNOWN, "mapInPandas()"),), event_time="ts")
     choice = choose("job", [unknown])
     assert choice.mode is Mode.ORDERED
     assert "not bulk: mapInPandas(): not known" in choice.reason
@@ -157,7 +157,7 @@ def test_what_is_not_known_to_be_safe_is_replayed_in_order_and_named() -> None:
 
 
 def test_ties_are_warned_of_in_every_mode() -> None:
-    tied = Shape("out", (Operator(Kind.WINDOW), Operator(Kind.ORDER_SENSITIVE, "max_by()")), event_time="ts")
+    tied = Shape("out", (Operator(Operation.WINDOW), Operator(Operation.ORDER_SENSITIVE, "max_by()")), event_time="ts")
     choice = choose("job", [tied])
     assert choice.mode is Mode.ORDERED
     assert any("max_by()" in line and "tie" in line for line in choice.warnings)
@@ -165,7 +165,7 @@ def test_ties_are_warned_of_in_every_mode() -> None:
 
 def test_columns_that_are_equal_up_to_something_are_named() -> None:
     tolerances = {"total": Tolerance.ROUNDING, "names": Tolerance.ORDER}
-    choice = choose("job", [shape(Kind.WINDOW, tolerances=tolerances)])
+    choice = choose("job", [shape(Operation.WINDOW, tolerances=tolerances)])
     assert choice.mode is Mode.BULK
     assert any("up to rounding" in line and "out.total" in line for line in choice.warnings)
     assert any("up to order" in line and "out.names" in line for line in choice.warnings)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from rekappa.errors import RunError, SinkError
 from rekappa.runs.migration import SinkMigration, refuse_misfit
 from rekappa.sinks import cassandra, hive, iceberg, opensearch, postgres
-from rekappa.sinks.changes import Changes, Rules, Step, compare, require_fit
+from rekappa.sinks.changes import Changes, Step, TypeRules, compare, require_fit
 
 SPARK = ("tinyint", "smallint", "int", "bigint", "float", "double", "decimal(8,2)", "decimal(12,2)", "string")
 PG = ("smallint", "integer", "bigint", "real", "double precision", "numeric(8,2)", "numeric(12,2)", "text", "jsonb")
@@ -20,7 +20,7 @@ KINDS += [(postgres._RULES, PG)]
 @pytest.mark.parametrize(("rules", "types"), KINDS)
 @given(data=st.data())
 def test_a_table_that_made_its_steps_takes_the_rows_and_none_is_narrowed(
-    rules: Rules, types: tuple[str, ...], data: st.DataObject
+    rules: TypeRules, types: tuple[str, ...], data: st.DataObject
 ) -> None:
     columns = st.dictionaries(st.sampled_from("abcdef"), st.sampled_from(types))
     rows, table = data.draw(columns), data.draw(columns)

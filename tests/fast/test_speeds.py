@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rekappa.home import Home
-from rekappa.plan.shape import Kind, Operator, Shape
+from rekappa.plan.shape import Operation, Operator, Shape
 from rekappa.plan.speeds import FAR, Speed, kind_of_state, predicted
 from rekappa.store.runs import RunStore
 
@@ -47,10 +47,10 @@ def test_what_is_not_known_is_said_to_be() -> None:
 
 
 def test_the_kind_of_state_tells_shapes_apart() -> None:
-    join, custom = Operator(Kind.JOIN, "10 minutes"), Operator(Kind.CUSTOM)
+    join, custom = Operator(Operation.JOIN, "10 minutes"), Operator(Operation.CUSTOM)
     assert kind_of_state([Shape("a")]) == "no state"
     assert kind_of_state([Shape("a", (custom, join, join))]) == "custom state + join within a time range"
-    assert kind_of_state([Shape("a", (Operator(Kind.SORT),)), Shape("b", (join,))]) == (
+    assert kind_of_state([Shape("a", (Operator(Operation.SORT),)), Shape("b", (join,))]) == (
         "join within a time range, in 2 queries"
     )
 

@@ -19,7 +19,7 @@ from rekappa.store.code import Code
 from rekappa.store.database import Database
 from rekappa.store.dialects import dialect_of
 from rekappa.store.migrations import VERSION
-from rekappa.store.record import Batch, Kind, Position, Run, Start, State, new_run_id
+from rekappa.store.record import Batch, Kind, Run, Standing, Start, State, new_run_id
 from rekappa.store.runs import RunStore
 from rekappa.store.tables import LEASES
 
@@ -66,7 +66,7 @@ def test_last_is_the_newest_backfill(store: RunStore) -> None:
 def test_batches_are_kept_in_order_and_written_once(store: RunStore) -> None:
     def batch(number: int, end: int) -> Batch:
         moment = datetime(2026, 11, 1, 13, number % 60, tzinfo=UTC)
-        return Batch("r", "q", number, (Position("plays", "eu", "plays", {0: end, 10: 7}),), None, moment)
+        return Batch("r", "q", number, (Standing("plays", "eu", "plays", {0: end, 10: 7}),), None, moment)
 
     store.record_batches([batch(1, 10), batch(0, 5)])
     store.record_batches([batch(1, 99), batch(2, 20)])

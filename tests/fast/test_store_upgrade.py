@@ -19,7 +19,7 @@ from rekappa.store.address import Address
 from rekappa.store.code import read_code
 from rekappa.store.database import Database
 from rekappa.store.kept import kept_files
-from rekappa.store.record import Kind, Position, Run, State, Wish
+from rekappa.store.record import Kind, Run, Standing, State, Wish
 from rekappa.store.runs import RunStore
 
 
@@ -87,7 +87,7 @@ def test_a_store_of_the_third_version_goes_on_with_its_code(tmp_path: Path) -> N
     assert (run.state, run.host, run.spec, run.logs) == (State.RUNNING, "there", {"a": [1]}, ("spark-1.log",))
     assert (run.wish, run.publication) == (Wish.GO, {"state": "published"})
     assert run.started == datetime(2026, 11, 1, 0, 0, 1, 500000, tzinfo=UTC)
-    assert store.batches("r", "q")[0].positions == (Position("s", "eu", "t", {0: 7}),)
+    assert store.batches("r", "q")[0].positions == (Standing("s", "eu", "t", {0: 7}),)
     assert store.starts("r")[0].code == code
     assert kept_files(home, code.hash) == files
     with pytest.raises(RunError, match="process 12 on there"), store.claim([], "go on") as claim:

@@ -28,7 +28,7 @@ from rekappa.store.address import Address
 from rekappa.store.claim import Claim
 from rekappa.store.dialects import dialect_of
 from rekappa.store.kept import folder_of, keep_code, kept_files
-from rekappa.store.record import Batch, Kind, Position, Run, Start, State, Wish
+from rekappa.store.record import Batch, Kind, Run, Standing, Start, State, Wish
 from rekappa.store.runs import RunStore
 
 PASSWORD = "s3cret-pässword"
@@ -58,7 +58,7 @@ def test_two_machines_see_the_same_runs_leases_verdicts_and_code(
             theirs.claim(["archive table t"], "archive 'rmi'")
         theirs.update(run.id, wish=Wish.PAUSE)
         assert claim.wish() is Wish.PAUSE
-        positions = (Position("s", "eu", "t", {0: 7}),)
+        positions = (Standing("s", "eu", "t", {0: 7}),)
         mine.record_batches([Batch(run.id, "q", 0, positions, None, datetime.now(UTC))], claim)
         claim.end(State.FINISHED)
     theirs.update(run.id, validation={"outcome": "passed"})

@@ -11,17 +11,17 @@ from hypothesis import strategies as st
 
 from rekappa.plan.model import OffsetRange, Slice, SourceSlice
 from rekappa.store.code import Code
-from rekappa.store.record import Batch, Position, Start
+from rekappa.store.record import Batch, Standing, Start
 from rekappa.validate.production import NoControl, same_code, stretches, versions
 
 AT = datetime(2026, 11, 1, tzinfo=UTC)
 
 
 def history(steps: list[int]) -> list[Batch]:
-    ends, batches = 0, [Batch("r", "q", -1, (Position("s", "eu", "t", {0: 0}),), None, AT)]
+    ends, batches = 0, [Batch("r", "q", -1, (Standing("s", "eu", "t", {0: 0}),), None, AT)]
     for number, step in enumerate(steps):
         ends += step
-        batches.append(Batch("r", "q", number, (Position("s", "eu", "t", {0: ends}),), AT, AT))
+        batches.append(Batch("r", "q", number, (Standing("s", "eu", "t", {0: ends}),), AT, AT))
     return batches
 
 

@@ -16,7 +16,7 @@ from rekappa.plan.model import OffsetBounds, Split
 from rekappa.plan.widths import widest_batch
 from rekappa.planning.widths import chosen_span, production_width
 from rekappa.store.code import Code
-from rekappa.store.record import Batch, Kind, Position, Run, Start
+from rekappa.store.record import Batch, Kind, Run, Standing, Start
 from rekappa.store.runs import RunStore
 from rekappa.timeline import Window
 
@@ -72,7 +72,7 @@ def test_recorded_batches_are_found_in_the_store(tmp_path: Path) -> None:
     store.record_start(Start("live_1", "out", 0, Code("abc"), "lake.a.out"))
     marks = [None, UNSEEN, T0 + 15 * M, T0 + 25 * M]
     store.record_batches(
-        Batch("live_1", "out", n - 1, (Position("s", "eu", "t", {0: 10 * n}),), mark, T0)
+        Batch("live_1", "out", n - 1, (Standing("s", "eu", "t", {0: 10 * n}),), mark, T0)
         for n, mark in enumerate(marks)
     )
 

@@ -21,7 +21,7 @@ from rekappa.archive.router import run_routers
 from rekappa.config.bind import load_app
 from rekappa.config.load import Loaded, load
 from rekappa.config.model import IcebergSink
-from rekappa.demo.events import Event, Shape, in_arrival_order, sessions, take_rate
+from rekappa.demo.events import Event, Traffic, in_arrival_order, sessions, take_rate
 from rekappa.demo.produce import produce
 from rekappa.home import Home
 from rekappa.plan.plan import Mode, Plan
@@ -69,7 +69,7 @@ ON_TIME, LATE = stretch(75, 120), stretch(150, 195)
 def history() -> list[Event]:
     """All events as Kafka gets them: a burst, a quiet stretch, repeated impressions, and the late ones."""
     rng = random.Random(11)
-    shape = Shape(per_minute=20, burst=range(80, 83), quiet=range(100, 110))
+    shape = Traffic(per_minute=20, burst=range(80, 83), quiet=range(100, 110))
     made = [*take_rate(stretch(0, 285), shape), *sessions(stretch(0, 285), replace(shape, seed=8))]
     made += [
         replace(event, ingested=event.ingested + rng.uniform(1, 40) * timedelta(seconds=1))

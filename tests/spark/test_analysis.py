@@ -11,7 +11,7 @@ import pytest
 from shapes import M, reaches, shape_of
 
 from rekappa.errors import AppError
-from rekappa.plan.shape import Anchor, Kind, Tolerance
+from rekappa.plan.shape import Anchor, Operation, Tolerance
 from rekappa.rate import rate_limit
 from rekappa.record import record_ddl
 from rekappa.spark.analysis import analyse
@@ -43,7 +43,7 @@ def test_windows_know_whether_the_sink_keeps_their_start_or_their_end(spark: Spa
         return windows.select(F.col("window.start").alias("first"), F.col("window.end").alias("last"), "count")
 
     by_start, by_end = shape_of(spark, counts, "first"), shape_of(spark, counts, "last")
-    assert [operator.kind for operator in by_start.operators] == [Kind.WINDOW]
+    assert [operator.kind for operator in by_start.operators] == [Operation.WINDOW]
     assert by_start.operators[0].length == 5 * M
     assert by_start.delay == 10 * M
     assert by_start.watermarks == {"a": 10 * M}
@@ -71,7 +71,7 @@ def test_sessions_have_no_greatest_length(spark: SparkSession) -> None:
         return watermarked.groupBy(F.session_window("event_ts", "5 minutes"), "id").count()
 
     shape = shape_of(spark, visits, "session_window.start")
-    assert shape.operators[0].kind is Kind.SESSION
+    assert shape.operators[0].kind is Operation.SESSION
     assert shape.span is not None
     assert shape.span.before.length == 5 * M
     assert not shape.span.before.open
@@ -92,7 +92,7 @@ def test_joins_know_their_range_from_either_side(spark: SparkSession, how: str) 
         )
 
     shape = shape_of(spark, plays, "shown")
-    assert [operator.kind for operator in shape.operators] == [Kind.JOIN]
+    assert [operator.kind for operator in shape.operators] == [Operation.JOIN]
     assert reaches(shape) == (2 * M, 10 * M)
     assert reaches(shape_of(spark, plays, "played")) == (10 * M, 2 * M)
     assert shape.delay == 20 * M
@@ -124,7 +124,7 @@ def test_a_join_with_one_open_side_is_open(spark: SparkSession) -> None:
         joined = a.alias("i").join(b.alias("p"), F.expr("i.id = p.id AND p.event_ts >= i.event_ts"))
         return joined.select("i.event_ts")
 
-    assert shape_of(spark, plays).has(Kind.OPEN_JOIN)
+    assert shape_of(spark, plays).has(Operation.OPEN_JOIN)
 
 
 def test_chained_operators_add_up(spark: SparkSession) -> None:
@@ -141,7 +141,7 @@ def test_chained_operators_add_up(spark: SparkSession) -> None:
         return hours.select(F.col("window.start").alias("hour"), "n")
 
     shape = shape_of(spark, hourly, "hour")
-    assert [operator.kind for operator in shape.operators] == [Kind.JOIN, Kind.WINDOW, Kind.WINDOW]
+    assert [operator.kind for operator in shape.operators] == [Operation.JOIN, Operation.WINDOW, Operation.WINDOW]
     assert shape.span is not None
     # an hour of five-minute windows by their ends, and joins that reach ten minutes on
     assert shape.span.after.length >= 70 * M - timedelta(milliseconds=1)
@@ -162,7 +162,7 @@ def test_dedups_are_told_apart(spark: SparkSession) -> None:
         return a.withWatermark("event_ts", "1 minute").dropDuplicatesWithinWatermark(["id"])
 
     kinds = [shape_of(spark, body).operators[0].kind for body in (rows, timed, forever, within)]
-    assert kinds == [Kind.WHOLE_ROW_DEDUP, Kind.TIMED_DEDUP, Kind.OPEN_DEDUP, Kind.DEDUP_WITHIN]
+    assert kinds == [Operation.WHOLE_ROW_DEDUP, Operation.TIMED_DEDUP, Operation.OPEN_DEDUP, Operation.DEDUP_WITHIN]
 
 
 def test_aggregates_without_a_window_and_custom_state(spark: SparkSession) -> None:
@@ -183,10 +183,10 @@ def test_aggregates_without_a_window_and_custom_state(spark: SparkSession) -> No
             keep, "id LONG, event_ts TIMESTAMP", "n LONG", "append", "NoTimeout"
         )
 
-    assert shape_of(spark, totals, None, "update").operators[0].kind is Kind.AGGREGATE
-    assert shape_of(spark, by_time).has(Kind.TIME_GROUP, Kind.ORDER_SENSITIVE)
+    assert shape_of(spark, totals, None, "update").operators[0].kind is Operation.AGGREGATE
+    assert shape_of(spark, by_time).has(Operation.TIME_GROUP, Operation.ORDER_SENSITIVE)
     shape = shape_of(spark, custom)
-    assert shape.has(Kind.CUSTOM)
+    assert shape.has(Operation.CUSTOM)
     assert shape.span is None
     assert set(shape.columns["a"]) >= {"id", "show", "event_ts", "v", "__metadata__"}
 
@@ -209,7 +209,7 @@ def test_transform_with_state_is_custom(spark: SparkSession) -> None:
             .transformWithStateInPandas(Keep(), "id LONG, event_ts TIMESTAMP", "append", "EventTime")
         )
 
-    assert shape_of(spark, custom).has(Kind.CUSTOM)
+    assert shape_of(spark, custom).has(Operation.CUSTOM)
 
 
 def test_the_clock_and_chance_are_named(spark: SparkSession) -> None:
@@ -224,7 +224,7 @@ def test_the_clock_and_chance_are_named(spark: SparkSession) -> None:
     assert shape.clock == ("current_date()", "current_timestamp()")
     assert shape.random[:2] == ("rand()", "uuid()")
     assert "marked nondeterministic" in shape.random[2]
-    assert "marked nondeterministic" in shape.of(Kind.UNKNOWN)[0].detail
+    assert "marked nondeterministic" in shape.of(Operation.UNKNOWN)[0].detail
 
 
 def test_a_union_and_a_static_table(spark: SparkSession) -> None:
@@ -317,7 +317,7 @@ def test_a_join_bounded_by_the_start_and_the_end_of_a_window(spark: SparkSession
 
     for body in (busy, renamed):
         shape = shape_of(spark, body)
-        assert [operator.kind for operator in shape.operators] == [Kind.WINDOW, Kind.JOIN]
+        assert [operator.kind for operator in shape.operators] == [Operation.WINDOW, Operation.JOIN]
         # A play at t has a window that began up to five minutes before it, and ends up to five minutes after it.
         assert reaches(shape) == (5 * M, 5 * M)
     assert reaches(shape_of(spark, busy, "began")) == (0 * M, 5 * M)
@@ -332,7 +332,7 @@ def test_a_named_part_of_a_sql_query_is_looked_into(spark: SparkSession) -> None
         )
 
     shape = shape_of(spark, named, "began")
-    assert [operator.kind for operator in shape.operators] == [Kind.WINDOW]
+    assert [operator.kind for operator in shape.operators] == [Operation.WINDOW]
     assert reaches(shape) == (0 * M, 5 * M)
     assert shape.anchors == (Anchor("a", "event_ts"),)
 
@@ -366,7 +366,7 @@ def test_static_data_is_named_by_where_it_is(spark: SparkSession, tmp_path: Path
     assert shape_of(spark, made).static == ()
 
 
-TIES, ROUNDED, SHUFFLED = {Kind.ORDER_SENSITIVE}, Tolerance.ROUNDING, Tolerance.ORDER
+TIES, ROUNDED, SHUFFLED = {Operation.ORDER_SENSITIVE}, Tolerance.ROUNDING, Tolerance.ORDER
 
 
 @pytest.mark.parametrize(
@@ -396,11 +396,11 @@ TIES, ROUNDED, SHUFFLED = {Kind.ORDER_SENSITIVE}, Tolerance.ROUNDING, Tolerance.
         ("mode(v)", None, TIES),
         ("percentile_approx(x, 0.5)", None, TIES),
         ("max(collate(v, 'UTF8_LCASE'))", None, TIES),
-        ("schema_of_variant_agg(parse_json(v))", None, TIES | {Kind.UNKNOWN}),
+        ("schema_of_variant_agg(parse_json(v))", None, TIES | {Operation.UNKNOWN}),
     ],
 )
 def test_aggregates_that_do_and_do_not_depend_on_order(
-    spark: SparkSession, value: str, tolerance: Tolerance | None, kinds: set[Kind]
+    spark: SparkSession, value: str, tolerance: Tolerance | None, kinds: set[Operation]
 ) -> None:
     from pyspark.sql import functions as F
 
@@ -409,7 +409,7 @@ def test_aggregates_that_do_and_do_not_depend_on_order(
         return hours.agg(F.expr(value).alias("value")).select(F.col("window.start").alias("hour"), "value")
 
     shape = shape_of(spark, hourly, "hour")
-    assert {operator.kind for operator in shape.operators} - {Kind.WINDOW} == kinds
+    assert {operator.kind for operator in shape.operators} - {Operation.WINDOW} == kinds
     assert shape.tolerances == ({"value": tolerance} if tolerance else {})
 
 
@@ -442,7 +442,7 @@ def test_what_hands_rows_to_code_in_batches_is_not_known_to_be_safe(spark: Spark
         def body(a: DataFrame, made: Callable[[DataFrame], DataFrame] = made) -> DataFrame:
             return made(a)
 
-        found[name] = " ".join(operator.detail for operator in shape_of(spark, body).of(Kind.UNKNOWN))
+        found[name] = " ".join(operator.detail for operator in shape_of(spark, body).of(Operation.UNKNOWN))
     assert found.pop("lambda") == ""
     assert all(name in words for name, words in found.items()), found
 
@@ -474,11 +474,11 @@ def test_what_leaves_every_row_as_it_is_is_known(spark: SparkSession) -> None:
             "GROUP BY window(event_ts, '1 day'), GROUPING SETS ((show), (id), ())"
         )
 
-    assert "total over all of time" in shape_of(spark, rolled, "window.start").of(Kind.UNKNOWN)[0].detail
-    assert not shape_of(spark, cubed, "start").has(Kind.UNKNOWN)
+    assert "total over all of time" in shape_of(spark, rolled, "window.start").of(Operation.UNKNOWN)[0].detail
+    assert not shape_of(spark, cubed, "start").has(Operation.UNKNOWN)
     assert shape_of(spark, plain).operators == ()
     assert shape_of(spark, plain).anchors == (Anchor("a", "event_ts"),)
-    assert not shape_of(spark, totals, "start").has(Kind.UNKNOWN, Kind.ORDER_SENSITIVE)
+    assert not shape_of(spark, totals, "start").has(Operation.UNKNOWN, Operation.ORDER_SENSITIVE)
 
 
 def test_the_clock_in_custom_state_is_found(spark: SparkSession) -> None:
@@ -566,7 +566,7 @@ def test_what_spark_would_not_run_as_a_stream_is_refused_in_its_words(spark: Spa
     with pytest.raises(AppError, match="watermark") as refusal:
         shape_of(spark, totals, None)
     assert "update" in str(refusal.value.hint)
-    assert shape_of(spark, totals, None, "update").has(Kind.AGGREGATE)
+    assert shape_of(spark, totals, None, "update").has(Operation.AGGREGATE)
     with pytest.raises(AppError, match="average is an aggregate in Python"):
         shape_of(spark, averages, None)
     with pytest.raises(AppError, match="none of its sources"):

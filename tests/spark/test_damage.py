@@ -15,7 +15,7 @@ from rekappa.archive.compact import compact
 from rekappa.archive.damage import damaged_files
 from rekappa.archive.tables import Route
 from rekappa.archive.verify import verify
-from rekappa.cli.main import FAILED, Failure, reported
+from rekappa.cli.main import FAILED, WorkFailure, reported
 from rekappa.config.model import AppConfig, KafkaCandidate
 from rekappa.errors import ArchiveError
 from rekappa.record import METADATA_TYPE
@@ -76,7 +76,7 @@ def test_the_damaged_file_is_named(
     assert damaged_files(spark, route.table) == []
     path = Path(files[1].removeprefix("file:"))
     path.write_bytes(damage(path.read_bytes()))
-    with pytest.raises(Failure) as raised, reported():
+    with pytest.raises(WorkFailure) as raised, reported():
         WORK[doing](spark, route)
     assert raised.value.exit_code == FAILED
     assert isinstance(raised.value.__cause__, ArchiveError)

@@ -15,8 +15,7 @@ from project import PATIENCE, Project, wait_until
 from pyspark.sql import functions as F
 from servers.process import free_port
 
-from rekappa.cli.main import FAILED, REFUSED, Refusal, reported
-from rekappa.cli.main import Failure as Failed
+from rekappa.cli.main import FAILED, REFUSED, Refusal, WorkFailure, reported
 from rekappa.config.bind import load_app
 from rekappa.errors import RunError, SinkError, WorkFailed
 from rekappa.home import Home
@@ -252,7 +251,7 @@ def test_a_broker_that_goes_in_mid_run(spark: SparkSession, home: Home, tmp_path
             if sum(report.rows for report in reports):
                 down(other)
 
-        with pytest.raises(Failed) as failed, reported():
+        with pytest.raises(WorkFailure) as failed, reported():
             run_live(project.loaded, load_app(project.loaded), home, on_progress=gone)
     finally:
         down(other)

@@ -12,7 +12,7 @@ from uuid import uuid4
 import pytest
 from project import Project, wait_until
 
-from rekappa.demo.events import Event, Shape, in_arrival_order, take_rate
+from rekappa.demo.events import Event, Traffic, in_arrival_order, take_rate
 from rekappa.home import Home
 from rekappa.store.record import State
 from rekappa.store.runs import RunStore
@@ -64,7 +64,7 @@ def project(tmp_path: Path, home: Home, broker: str) -> Project:
 def impressions(project: Project, start: datetime, minutes: int, seed: int) -> list[Event]:
     topic = project.loaded.config.sources["impressions"].candidates["live"].topic  # type: ignore[union-attr]
     window = Window(start, start + timedelta(minutes=minutes))
-    made = in_arrival_order(take_rate(window, Shape(per_minute=100, seed=seed, burst=range(0), quiet=range(0))))
+    made = in_arrival_order(take_rate(window, Traffic(per_minute=100, seed=seed, burst=range(0), quiet=range(0))))
     return [
         Event(topic, event.region, event.key, event.event_time, event.ingested, event.payload)
         for event in made

@@ -14,7 +14,7 @@ from rekappa.errors import RunError, SourceError
 from rekappa.home import Home
 from rekappa.iceberg.files import local_path
 from rekappa.plan.store import PlanFile
-from rekappa.replay.ordered import Control, SliceOutcome, SliceProgress, run_slices
+from rekappa.replay.ordered import Signal, SliceOutcome, SliceProgress, run_slices
 from rekappa.timeline import Window
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ def test_the_schema_is_the_records_whatever_is_read(archive: Archive, tmp_path: 
 def test_stops_between_slices_and_resumes(archive: Archive, tmp_path: Path) -> None:
     save_plan(tmp_path / "plan", {"events": archive}, DAY, bound=timedelta(minutes=30))
     sink = Collected()
-    looks = iter([Control.GO, Control.PAUSE, Control.PAUSE, Control.GO, Control.STOP])
+    looks = iter([Signal.GO, Signal.PAUSE, Signal.PAUSE, Signal.GO, Signal.STOP])
     seen: list[SliceProgress] = []
     first = replay(archive, tmp_path / "plan", tmp_path, sink, control=lambda: next(looks), on_progress=seen.append)
     assert not first.finished

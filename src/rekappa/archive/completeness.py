@@ -75,7 +75,7 @@ def reached(batch: Mapping[Partition, int], seen: list[Ends]) -> dict[Partition,
     return found
 
 
-class Cluster:
+class Broker:
     """What the router asks one Kafka cluster: where a topic's partitions end."""
 
     def __init__(self, region: str, topic: str, options: Mapping[str, str]) -> None:
@@ -154,10 +154,10 @@ class Cluster:
             consumer.close()
 
 
-def clusters(loaded: Loaded, home: Home, route: Route) -> list[Cluster]:
+def clusters(loaded: Loaded, home: Home, route: Route) -> list[Broker]:
     """The Kafka clusters behind a route, in the order of its candidate."""
     config = loaded.config
     return [
-        Cluster(config.cluster(name).region, topic, client_options(config, name, home))
+        Broker(config.cluster(name).region, topic, client_options(config, name, home))
         for name, topic in zip(route.kafka.cluster, route.topics, strict=True)
     ]

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from rekappa.archive.completeness import Cluster, clusters
+from rekappa.archive.completeness import Broker, clusters
 from rekappa.archive.tables import Route
 from rekappa.config.model import Prices
 from rekappa.home import Home
@@ -83,7 +83,7 @@ def _instant(bound: bytes) -> datetime:
     return datetime.fromtimestamp(int.from_bytes(bound, "little", signed=True) / 1e6, UTC)
 
 
-def _kafka_bytes(home: Home, found: list[Cluster], loaded: Loaded, route: Route) -> tuple[str, float]:
+def _kafka_bytes(home: Home, found: list[Broker], loaded: Loaded, route: Route) -> tuple[str, float]:
     local = all(loaded.config.cluster(name).bootstrap == "stack" for name in route.kafka.cluster)
     logs = [file for file in home.stack.rglob("*.log") if file.parent.name.rpartition("-")[0] in route.topics]
     if local and logs:

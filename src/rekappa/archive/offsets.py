@@ -9,7 +9,7 @@ from operator import or_
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rekappa.archive.completeness import Cluster, Partition
+from rekappa.archive.completeness import Broker, Partition
 from rekappa.archive.tables import Route, exists
 from rekappa.record import OFFSET, PARTITION, REGION, TOPIC
 from rekappa.spark.offsetlog import read_batch
@@ -32,7 +32,7 @@ def batch_ends(checkpoint: Path, number: int, regions: Sequence[str]) -> dict[Pa
     return found
 
 
-def archived_ends(spark: SparkSession, route: Route, clusters: Sequence[Cluster]) -> dict[Partition, int]:
+def archived_ends(spark: SparkSession, route: Route, clusters: Sequence[Broker]) -> dict[Partition, int]:
     """The next offset after the highest that the table or the dead letters hold, per partition."""
     from pyspark.sql import functions as F
 
@@ -50,7 +50,7 @@ def archived_ends(spark: SparkSession, route: Route, clusters: Sequence[Cluster]
     return found
 
 
-def starting_offsets(ends: Mapping[Partition, int], cluster: Cluster) -> str:
+def starting_offsets(ends: Mapping[Partition, int], cluster: Broker) -> str:
     """Spark's `startingOffsets` that carries on after these ends; partitions not named start at the beginning."""
     starts = {str(number): ends.get((region, number), -2) for region, number in cluster.bounds()}
     return json.dumps({cluster.topic: starts})

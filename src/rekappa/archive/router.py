@@ -37,7 +37,7 @@ CONTINUES = "Nothing is lost: rekappa archive run continues where it was."
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class RouteProgress:
     """How far one route is, for the progress line."""
 
     source: str
@@ -112,13 +112,13 @@ class Router:
             return None
         return read_failure(error)
 
-    def beat(self) -> Progress:
+    def beat(self) -> RouteProgress:
         """Say how far it is; where nothing has come for a while, note in the table that nothing is missing."""
         if time.monotonic() - self._last_mark > HEARTBEAT_SECONDS and not self._query.status["isTriggerActive"]:
             self.mark()
         ends = self._seen[-1].offsets.items()
         behind = sum(max(0, end - self._at.get(part, self._lows.get(part, 0))) for part, end in ends)
-        return Progress(self.route.source_name, self.batch, self.rows, behind, dict(self._complete))
+        return RouteProgress(self.route.source_name, self.batch, self.rows, behind, dict(self._complete))
 
     def mark(self) -> None:
         """Commit what is known of completeness, with no rows. Never in the middle of a batch, nor after half of one."""
@@ -209,8 +209,8 @@ def run_routers(
     available_now: bool = False,
     stop: threading.Event | None = None,
     on_start: Callable[[Run], None] = lambda run: None,
-    report: Callable[[list[Progress]], None] = lambda _: None,
-) -> list[Progress]:
+    report: Callable[[list[RouteProgress]], None] = lambda _: None,
+) -> list[RouteProgress]:
     """Run every route of the app until `stop` is set or, with `available_now`, until all have caught up.
 
     It is a run of the store, the same one as before where the same tables were archived. One process at a time
@@ -251,9 +251,9 @@ def _route_all(
     claim: Claim,
     available_now: bool,
     stop: threading.Event,
-    report: Callable[[list[Progress]], None],
-) -> list[Progress]:
-    def tell() -> list[Progress]:
+    report: Callable[[list[RouteProgress]], None],
+) -> list[RouteProgress]:
+    def tell() -> list[RouteProgress]:
         now = [router.beat() for router in routers]
         claim.update(progress={"routes": [_plain(one) for one in now]})
         return now
@@ -281,7 +281,7 @@ def _route_all(
     return done
 
 
-def _plain(progress: Progress) -> dict[str, Any]:
+def _plain(progress: RouteProgress) -> dict[str, Any]:
     complete = {region: moment.isoformat() for region, moment in progress.complete_until.items()}
     return {**asdict(progress), "complete_until": complete}
 

@@ -51,7 +51,7 @@ def run(
         rows = [(r.source_name, r.topics, r.table) for r in found]
         out.table("Would archive", ["source", "topics", "table"], rows)
         return
-    from rekappa.archive.router import Progress, run_routers
+    from rekappa.archive.router import RouteProgress, run_routers
     from rekappa.runs.signals import stopping_on_signals
     from rekappa.sources.topics import require_topics
     from rekappa.spark.session import open_session
@@ -61,7 +61,7 @@ def run(
     with stopping_on_signals() as stop, out.progress("archiving") as line:
         spark = open_session(loaded.config, "archive", home)
 
-        def report(now: list[Progress]) -> None:
+        def report(now: list[RouteProgress]) -> None:
             line.update(
                 sum(p.rows for p in now),
                 text="  ".join(f"{p.source}: {p.rows:,} rows, {p.behind:,} behind" for p in now),

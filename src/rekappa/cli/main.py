@@ -79,7 +79,7 @@ class Refusal(click.ClickException):
             click.echo(f"hint: {self.hint}", err=True)
 
 
-class Failure(Refusal):
+class WorkFailure(Refusal):
     """The same for work that was under way."""
 
     exit_code = FAILED
@@ -150,7 +150,7 @@ def reported() -> Iterator[None]:
         yield
     except RekappaError as error:
         _debug(error)
-        raise (Failure if isinstance(error, _FAILURES) else Refusal)(error) from error
+        raise (WorkFailure if isinstance(error, _FAILURES) else Refusal)(error) from error
     except KeyboardInterrupt:
         click.echo("interrupted", err=True)
         raise click.exceptions.Exit(INTERRUPTED) from None
@@ -159,7 +159,7 @@ def reported() -> Iterator[None]:
     except Exception as error:
         _debug(error)
         if ended := _spark_ended():
-            raise Failure(ended) from error
+            raise WorkFailure(ended) from error
         raise Defect(error) from error
 
 

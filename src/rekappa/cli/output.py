@@ -33,7 +33,7 @@ SECONDS_BETWEEN_LINES = 5.0
 WIDTH_OF_A_PIPE = 200
 
 
-class Progress(ABC):
+class ProgressBar(ABC):
     """One line that moves."""
 
     @abstractmethod
@@ -63,7 +63,7 @@ class Output(ABC):
         """Tell a person something: stdout as text, stderr beside JSON."""
 
     @abstractmethod
-    def progress(self, title: str, total: float | None = None) -> AbstractContextManager[Progress]:
+    def progress(self, title: str, total: float | None = None) -> AbstractContextManager[ProgressBar]:
         """A line on stderr while the `with` block lasts."""
 
 
@@ -103,7 +103,7 @@ class JsonOutput(Output):
         click.echo(text, err=True)
 
     @contextmanager
-    def progress(self, title: str, total: float | None = None) -> Iterator[Progress]:
+    def progress(self, title: str, total: float | None = None) -> Iterator[ProgressBar]:
         yield _Lines(title, total)
 
 
@@ -145,7 +145,7 @@ class TextOutput(Output):
         click.echo(text)
 
     @contextmanager
-    def progress(self, title: str, total: float | None = None) -> Iterator[Progress]:
+    def progress(self, title: str, total: float | None = None) -> Iterator[ProgressBar]:
         console = _console(err=True)
         if not console.is_terminal:
             yield _Lines(title, total)
@@ -163,7 +163,7 @@ class TextOutput(Output):
             yield _Bar(shown, shown.add_task(title, total=total, text=""))
 
 
-class _Bar(Progress):
+class _Bar(ProgressBar):
     def __init__(self, shown: Any, task: Any) -> None:
         self._shown, self._task = shown, task
 
@@ -172,7 +172,7 @@ class _Bar(Progress):
         self._shown.update(self._task, completed=done, **given)
 
 
-class _Lines(Progress):
+class _Lines(ProgressBar):
     """For a log: one line every few seconds."""
 
     def __init__(self, title: str, total: float | None) -> None:

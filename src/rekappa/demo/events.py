@@ -37,7 +37,7 @@ class Event:
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class Traffic:
     """How unruly. `burst` and `quiet` are minutes from the start; both may lie outside the window.
 
     `late` is the share of events that arrive 20 to 40 minutes after they happened.
@@ -58,7 +58,7 @@ class Shape:
         return self.per_minute
 
 
-def _arrival(rng: random.Random, shape: Shape, happened: datetime) -> datetime:
+def _arrival(rng: random.Random, shape: Traffic, happened: datetime) -> datetime:
     if rng.random() < shape.late:
         delay = timedelta(minutes=rng.uniform(20, 40))
     else:
@@ -67,14 +67,14 @@ def _arrival(rng: random.Random, shape: Shape, happened: datetime) -> datetime:
     return arrived.replace(microsecond=arrived.microsecond // 1000 * 1000)
 
 
-def _moments(rng: random.Random, shape: Shape, window: Window) -> Iterator[datetime]:
+def _moments(rng: random.Random, shape: Traffic, window: Window) -> Iterator[datetime]:
     for minute in range(int(window.length / timedelta(minutes=1))):
         for _ in range(shape.rate(minute)):
             offset = timedelta(minutes=minute, milliseconds=rng.randrange(60_000))
             yield window.start + offset
 
 
-def take_rate(window: Window, shape: Shape) -> Iterator[Event]:
+def take_rate(window: Window, shape: Traffic) -> Iterator[Event]:
     """Impressions, and for one in ten of them a playback up to twelve minutes later (ten of which count)."""
     rng = random.Random(shape.seed)
     for number, moment in enumerate(_moments(rng, shape, window)):
@@ -88,7 +88,7 @@ def take_rate(window: Window, shape: Shape) -> Iterator[Event]:
             yield Event("playbacks", region, account, played, arrived, {"playback_id": number, **ids})
 
 
-def sessions(window: Window, shape: Shape) -> Iterator[Event]:
+def sessions(window: Window, shape: Traffic) -> Iterator[Event]:
     """Bursts of playback events per account: a start, heartbeats, a stop."""
     rng = random.Random(shape.seed)
     for moment in _moments(rng, shape, window):
@@ -103,7 +103,7 @@ def sessions(window: Window, shape: Shape) -> Iterator[Event]:
             moment += timedelta(milliseconds=rng.randrange(1, 4 * 60_000))
 
 
-STORIES: dict[str, Callable[[Window, Shape], Iterator[Event]]] = {"take_rate": take_rate, "sessions": sessions}
+STORIES: dict[str, Callable[[Window, Traffic], Iterator[Event]]] = {"take_rate": take_rate, "sessions": sessions}
 
 
 def in_arrival_order(events: Iterator[Event]) -> list[Event]:

@@ -9,10 +9,10 @@ from collections.abc import Iterable
 
 import click
 
-from rekappa.demo.events import STORIES, Event, Shape, in_arrival_order
+from rekappa.demo.events import STORIES, Event, Traffic, in_arrival_order
 from rekappa.home import Home
 from rekappa.produce.send import send
-from rekappa.produce.spool import Message
+from rekappa.produce.spool import SpooledMessage
 from rekappa.produce.topics import create_topics
 from rekappa.timeline import Window, parse_duration, parse_instant
 
@@ -20,7 +20,7 @@ from rekappa.timeline import Window, parse_duration, parse_instant
 def produce(bootstrap: str, events: Iterable[Event], prefixes: bool = True) -> int:
     """Send events in arrival order with their arrival as Kafka's timestamp; answers how many, once all are stored."""
     messages = (
-        Message(
+        SpooledMessage(
             f"{event.region}.{event.topic}" if prefixes else event.topic,
             str(event.key).encode(),
             event.value(),
@@ -49,7 +49,7 @@ def main(story: str, start: str, hours: float, per_minute: int, late: float, see
     if bootstrap is None and state is None:
         raise click.ClickException("the local stack is not running; start it with `rekappa up`")
     address = bootstrap or (state.bootstrap if state else "")
-    events = in_arrival_order(STORIES[story](window, Shape(per_minute=per_minute, late=late, seed=seed)))
+    events = in_arrival_order(STORIES[story](window, Traffic(per_minute=per_minute, late=late, seed=seed)))
     create_topics(address, {f"{event.region}.{event.topic}" for event in events})
     click.echo(f"sent {produce(address, events):,} events of {window}")
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from rekappa.app import App
 from rekappa.config.bind import load_app
 from rekappa.config.load import Loaded, load
-from rekappa.demo.events import Shape, in_arrival_order, take_rate
+from rekappa.demo.events import Traffic, in_arrival_order, take_rate
 from rekappa.demo.produce import produce
 from rekappa.home import Home
 from rekappa.produce.topics import create_topics
@@ -41,7 +41,7 @@ SETTLED = timedelta(minutes=20)
 WINDOW = Window(START + HOUR - SETTLED, START + 2 * HOUR)
 RIGHT, WRONG = "INTERVAL 10 MINUTES", "INTERVAL 10 SECONDS"
 EXPECTED = "changed=playback_id,missing=0,extra=0"
-SHAPE = Shape(per_minute=300, quiet=range(0), burst=range(20, 25))
+SHAPE = Traffic(per_minute=300, quiet=range(0), burst=range(20, 25))
 
 
 @dataclass

@@ -16,13 +16,13 @@ NAME = "manifest.json"
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class JarEntry:
     sha256: str
     size: int
     mtime_ns: int
 
 
-Manifest = dict[str, Entry]
+Manifest = dict[str, JarEntry]
 
 
 def digest(file: Path) -> str:
@@ -35,7 +35,7 @@ def survey(folder: Path) -> Manifest:
     found = {}
     for file in sorted(folder.glob("*/*")):
         stat = file.stat()
-        found[file.relative_to(folder).as_posix()] = Entry(digest(file), stat.st_size, stat.st_mtime_ns)
+        found[file.relative_to(folder).as_posix()] = JarEntry(digest(file), stat.st_size, stat.st_mtime_ns)
     return found
 
 
@@ -55,7 +55,7 @@ def read(folder: Path) -> Manifest | None:
         data = json.loads((folder / NAME).read_text())
         if data["version"] != VERSION:
             return None
-        return {name: Entry(**entry) for name, entry in data["files"].items()}
+        return {name: JarEntry(**entry) for name, entry in data["files"].items()}
     except (OSError, ValueError, KeyError, TypeError):
         return None
 

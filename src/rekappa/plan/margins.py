@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from rekappa.errors import PlanError
-from rekappa.plan.shape import ZERO, Kind, Shape
+from rekappa.plan.shape import ZERO, Operation, Shape
 from rekappa.timeline import Window, format_duration
 
 CUSTOM_MARGIN = timedelta(hours=1)
@@ -141,13 +141,13 @@ def _of_one(shape: Shape, lateness: timedelta, ahead: timedelta) -> Margins:
     delay = shape.delay if shape.delay is not None else lateness
     late = "watermark" if shape.delay is not None else "for late events (max_misalignment; the job sets no watermark)"
     before, before_why, after, after_why, notes = _reaches(shape)
-    if shape.has(Kind.DEDUP_WITHIN):
+    if shape.has(Operation.DEDUP_WITHIN):
         # A key is dropped once the watermark, itself `delay` behind, is `delay` past it.
         before, before_why = before + 2 * delay, [*before_why, f"{format_duration(2 * delay)} that a key is remembered"]
     drain_why = [*after_why, f"{format_duration(delay)} {late}"] if delay > ZERO else after_why
     drain = after + delay
     retention = before + drain if shape.stateful else ZERO
-    unbounded = shape.span is None or shape.has(Kind.CUSTOM)
+    unbounded = shape.span is None or shape.has(Operation.CUSTOM)
     return Margins(
         before=before,
         before_reason=" + ".join(before_why) or "no row needs an event from before its own time",
@@ -157,7 +157,9 @@ def _of_one(shape: Shape, lateness: timedelta, ahead: timedelta) -> Margins:
         drain=drain,
         drain_reason=" + ".join(drain_why) or "no row needs an event from after its own time",
         notes=tuple(notes),
-        retention=None if shape.has(Kind.AGGREGATE, Kind.OPEN_JOIN, Kind.OPEN_DEDUP, Kind.CUSTOM) else retention,
+        retention=None
+        if shape.has(Operation.AGGREGATE, Operation.OPEN_JOIN, Operation.OPEN_DEDUP, Operation.CUSTOM)
+        else retention,
         untraced=_untraced(shape),
         open_before=unbounded or (shape.span is not None and shape.span.before.open),
         open_after=unbounded or (shape.span is not None and shape.span.after.open),
@@ -165,7 +167,7 @@ def _of_one(shape: Shape, lateness: timedelta, ahead: timedelta) -> Margins:
 
 
 def _untraced(shape: Shape) -> str:
-    if shape.span is not None or shape.has(Kind.CUSTOM):
+    if shape.span is not None or shape.has(Operation.CUSTOM):
         return ""
     return (
         f"the event time of output {shape.output!r} ({shape.event_time}) can't be traced to a column of a source by "
@@ -175,7 +177,7 @@ def _untraced(shape: Shape) -> str:
 
 def _reaches(shape: Shape) -> tuple[timedelta, list[str], timedelta, list[str], list[str]]:
     """Before and after in event time, with their reasons, and what the user should know."""
-    if shape.has(Kind.CUSTOM):
+    if shape.has(Operation.CUSTOM):
         margin = max(CUSTOM_MARGIN, 4 * (shape.delay or ZERO)) + shape.lengths
         why = [f"{format_duration(margin)} for custom state"]
         note = (

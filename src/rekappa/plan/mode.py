@@ -8,18 +8,18 @@ from dataclasses import dataclass
 from rekappa.errors import PlanError
 from rekappa.plan.keyed import objection, remarks
 from rekappa.plan.plan import Mode
-from rekappa.plan.shape import Kind, Operator, Shape, Tolerance
+from rekappa.plan.shape import Operation, Operator, Shape, Tolerance
 
-OPEN = (Kind.AGGREGATE, Kind.OPEN_JOIN, Kind.OPEN_DEDUP, Kind.LIMIT)
+OPEN = (Operation.AGGREGATE, Operation.OPEN_JOIN, Operation.OPEN_DEDUP, Operation.LIMIT)
 """State that nothing ends: what production holds depends on everything since it began."""
 IN_ORDER = (
-    Kind.CUSTOM,
-    Kind.DEDUP_WITHIN,
-    Kind.TIMED_DEDUP,
-    Kind.OPEN_DEDUP,
-    Kind.LIMIT,
-    Kind.ORDER_SENSITIVE,
-    Kind.UNKNOWN,
+    Operation.CUSTOM,
+    Operation.DEDUP_WITHIN,
+    Operation.TIMED_DEDUP,
+    Operation.OPEN_DEDUP,
+    Operation.LIMIT,
+    Operation.ORDER_SENSITIVE,
+    Operation.UNKNOWN,
 )
 """Output that depends on which event comes first, or that may."""
 _UP_TO = {
@@ -69,12 +69,12 @@ def assess(shape: Shape, *, warm_up_told: bool = False) -> dict[Mode, Verdict]:
         ordered = Safe(f"{shape.describe()}: events reach it in order, within the bound")
     else:
         ordered = Safe("keeps no state")
-    in_order = tuple(operator for operator in shape.of(*IN_ORDER) if operator.kind is not Kind.UNKNOWN)
+    in_order = tuple(operator for operator in shape.of(*IN_ORDER) if operator.kind is not Operation.UNKNOWN)
     bulk: Verdict
     if isinstance(ordered, Unsafe):
         bulk = ordered
-    elif shape.has(Kind.UNKNOWN) and not in_order:
-        unknown = ", ".join(operator.detail for operator in shape.of(Kind.UNKNOWN))
+    elif shape.has(Operation.UNKNOWN) and not in_order:
+        unknown = ", ".join(operator.detail for operator in shape.of(Operation.UNKNOWN))
         bulk = Unsafe(f"{unknown}: not known to give the same whatever the order and grouping of events")
     elif in_order:
         bulk = Unsafe(f"{_list(in_order)} depends on the order of events, which bulk does not keep")
@@ -151,12 +151,12 @@ def _warnings(job: str, shapes: Sequence[Shape]) -> tuple[str, ...]:
     if tables := sorted({name for shape in shapes for name in shape.static}):
         warnings.append(f"Job {job!r} joins {', '.join(tables)} as it is now, not as it was in the window.")
     warnings += [text for shape in shapes for text in remarks(job, shape)]
-    for operator in dict.fromkeys(operator for shape in shapes for operator in shape.of(Kind.ORDER_SENSITIVE)):
+    for operator in dict.fromkeys(operator for shape in shapes for operator in shape.of(Operation.ORDER_SENSITIVE)):
         warnings.append(
             f"Job {job!r} has an {operator}: no mode but exact gives it production's order, and where events tie, or "
             "an estimate depends on how they were grouped, production itself would not give the same twice."
         )
-    for operator in dict.fromkeys(operator for shape in shapes for operator in shape.of(Kind.UNKNOWN)):
+    for operator in dict.fromkeys(operator for shape in shapes for operator in shape.of(Operation.UNKNOWN)):
         warnings.append(
             f"Job {job!r} uses {operator.detail}: not known to give the same in a replay. Exact mode comes nearest."
         )

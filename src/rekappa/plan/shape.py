@@ -83,7 +83,7 @@ class Tolerance(StrEnum):
     """A number computed from floating-point numbers, which add up differently in another order."""
 
 
-class Kind(Enum):
+class Operation(Enum):
     """The operators that matter: all but the last three keep state."""
 
     WINDOW = "window aggregate"
@@ -104,14 +104,14 @@ class Kind(Enum):
 
     @property
     def stateful(self) -> bool:
-        return self not in (Kind.SORT, Kind.ORDER_SENSITIVE, Kind.UNKNOWN)
+        return self not in (Operation.SORT, Operation.ORDER_SENSITIVE, Operation.UNKNOWN)
 
 
 @dataclass(frozen=True, slots=True)
 class Operator:
     """One operator of the query. `length` is its window, gap or join range where it has one."""
 
-    kind: Kind
+    kind: Operation
     detail: str = ""
     length: timedelta | None = None
 
@@ -180,10 +180,10 @@ class Shape:
     def stateful(self) -> bool:
         return any(operator.kind.stateful for operator in self.operators)
 
-    def has(self, *kinds: Kind) -> bool:
+    def has(self, *kinds: Operation) -> bool:
         return any(operator.kind in kinds for operator in self.operators)
 
-    def of(self, *kinds: Kind) -> tuple[Operator, ...]:
+    def of(self, *kinds: Operation) -> tuple[Operator, ...]:
         return tuple(operator for operator in self.operators if operator.kind in kinds)
 
     @property

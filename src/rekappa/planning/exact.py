@@ -16,8 +16,7 @@ from rekappa.plan.model import Slice, Split, reader, source_of
 from rekappa.plan.offsets import Position
 from rekappa.plan.plan import JobPlan, SourcePlan
 from rekappa.plan.recorded import Needed, RecordedBatch, batches_to_replay, exact_slices
-from rekappa.plan.shape import Kind as Operation
-from rekappa.plan.shape import Shape
+from rekappa.plan.shape import Operation, Shape
 from rekappa.plan.speeds import kind_of_state
 from rekappa.planning.inputs import Input, density, scan_source
 from rekappa.planning.production import production_runs

@@ -25,8 +25,7 @@ from rekappa.plan.margins import Margins, derive, with_overrides
 from rekappa.plan.mode import IN_ORDER, Choice, choose
 from rekappa.plan.ordered import MAX_ROWS, plan_slices, wide_span
 from rekappa.plan.plan import Chunk, Estimate, JobPlan, Mode, Plan
-from rekappa.plan.shape import Kind as ShapeKind
-from rekappa.plan.shape import Shape, Tolerance
+from rekappa.plan.shape import Operation, Shape, Tolerance
 from rekappa.plan.speeds import kind_of_state, predicted
 from rekappa.planning.clocks import Clock, Fitted, Told, clock, fitted
 from rekappa.planning.inputs import Input, archived_until, check_complete, scan_source
@@ -163,7 +162,7 @@ def _plan_job(
 def _finality(asked: _Asked, margins: Margins, archived: datetime) -> Finality | None:
     if not margins.timed:
         return None
-    sessions = [one.length or UNKNOWN_GAP for shape in asked.shapes for one in shape.of(ShapeKind.SESSION)]
+    sessions = [one.length or UNKNOWN_GAP for shape in asked.shapes for one in shape.of(Operation.SESSION)]
     after = None if margins.open_after else margins.after
     gap = max(sessions, default=None)
     held = any(shape.stateful for shape in asked.shapes)

@@ -19,14 +19,14 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from rekappa.config.ddl import Array, Decimal, Map, Struct, Type
-from rekappa.produce.moments import Clock, read_moment, wall_clock
+from rekappa.produce.moments import TimeReading, read_moment, wall_clock
 
 _BITS = {"TINYINT": 8, "SMALLINT": 16, "INT": 32, "BIGINT": 64}
 _WORDS = {"true": True, "t": True, "yes": True, "1": True, "false": False, "f": False, "no": False, "0": False}
 _LARGEST_FLOAT = 3.4028234663852886e38
 
 
-def convert(value: Any, kind: Type, clock: Clock) -> Any:
+def convert(value: Any, kind: Type, clock: TimeReading) -> Any:
     """The value as the type has it; null stays null."""
     if value is None:
         return None
@@ -37,7 +37,7 @@ def convert(value: Any, kind: Type, clock: Clock) -> Any:
     return _SIMPLE[kind.name](value, clock)
 
 
-def _nested(value: Any, kind: Array | Map | Struct, clock: Clock) -> Any:
+def _nested(value: Any, kind: Array | Map | Struct, clock: TimeReading) -> Any:
     match kind:
         case Array():
             if not isinstance(value, list | tuple):
@@ -56,14 +56,14 @@ def _nested(value: Any, kind: Array | Map | Struct, clock: Clock) -> Any:
             return {field.name: _field(value, field.name, field.type, clock) for field in kind.fields}
 
 
-def _field(value: Mapping[str, Any], name: str, kind: Type, clock: Clock) -> Any:
+def _field(value: Mapping[str, Any], name: str, kind: Type, clock: TimeReading) -> Any:
     try:
         return convert(value.get(name), kind, clock)
     except ValueError as error:
         raise ValueError(f"{name} {error}") from None
 
 
-def _key(key: Any, kind: Map, clock: Clock) -> Any:
+def _key(key: Any, kind: Map, clock: TimeReading) -> Any:
     made = convert(key, kind.key, clock)
     if made is None or isinstance(made, list | dict):
         raise _wrong(key, kind.key)
@@ -80,14 +80,14 @@ def _parsed(value: Any, kind: Type) -> Any:
         raise _wrong(value, kind) from None
 
 
-def _boolean(value: Any, clock: Clock) -> bool:
+def _boolean(value: Any, clock: TimeReading) -> bool:
     found = value if isinstance(value, bool) else _WORDS.get(str(value).strip().lower())
     if found is None:
         raise _wrong(value, "BOOLEAN")
     return found
 
 
-def _integer(value: Any, clock: Clock, *, name: str) -> int:
+def _integer(value: Any, clock: TimeReading, *, name: str) -> int:
     try:
         # A column of whole numbers with gaps is often written as fractions: 7.0
         written = _digits(value)
@@ -101,7 +101,7 @@ def _integer(value: Any, clock: Clock, *, name: str) -> int:
     return whole
 
 
-def _double(value: Any, clock: Clock) -> float:
+def _double(value: Any, clock: TimeReading) -> float:
     try:
         return float(_digits(value))
     except (ValueError, TypeError, OverflowError):
@@ -115,7 +115,7 @@ def _digits(value: Any) -> Any:
     return value.strip() if isinstance(value, str) else value
 
 
-def _float(value: Any, clock: Clock) -> float:
+def _float(value: Any, clock: TimeReading) -> float:
     made = _double(value, clock)
     if made - made == 0 and abs(made) > _LARGEST_FLOAT:
         raise ValueError(f"{value!r} is too large for FLOAT")
@@ -140,7 +140,7 @@ def _decimal(value: Any, kind: Decimal) -> Number:
     return number
 
 
-def _string(value: Any, clock: Clock) -> str:
+def _string(value: Any, clock: TimeReading) -> str:
     if isinstance(value, str):
         return value
     if isinstance(value, bytes):
@@ -150,7 +150,7 @@ def _string(value: Any, clock: Clock) -> str:
     return value.isoformat() if isinstance(value, date) else str(value)
 
 
-def _binary(value: Any, clock: Clock) -> bytes:
+def _binary(value: Any, clock: TimeReading) -> bytes:
     if isinstance(value, bytes | bytearray):
         return bytes(value)
     try:
@@ -159,7 +159,7 @@ def _binary(value: Any, clock: Clock) -> bytes:
         raise ValueError(f"{value!r} is no BINARY: texts are read as base64") from None
 
 
-def _date(value: Any, clock: Clock) -> date:
+def _date(value: Any, clock: TimeReading) -> date:
     if isinstance(value, date) and not isinstance(value, datetime):
         return value
     if isinstance(value, str) and clock.format is None:
@@ -170,7 +170,7 @@ def _date(value: Any, clock: Clock) -> date:
     return read_moment(value, clock).astimezone(ZoneInfo(clock.zone)).date()
 
 
-def _variant(value: Any, clock: Clock) -> Any:
+def _variant(value: Any, clock: TimeReading) -> Any:
     """Whatever JSON has; a text that is no JSON is a text."""
     try:
         return json.loads(value) if isinstance(value, str) else json.loads(json.dumps(value))
@@ -178,7 +178,7 @@ def _variant(value: Any, clock: Clock) -> Any:
         return _string(value, clock)
 
 
-_SIMPLE: dict[str, Callable[[Any, Clock], Any]] = {
+_SIMPLE: dict[str, Callable[[Any, TimeReading], Any]] = {
     "BOOLEAN": _boolean, **{name: partial(_integer, name=name) for name in _BITS}, "FLOAT": _float, "DOUBLE": _double,
     "STRING": _string, "BINARY": _binary, "DATE": _date, "TIMESTAMP": read_moment, "TIMESTAMP_NTZ": wall_clock,
     "VARIANT": _variant,

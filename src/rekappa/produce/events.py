@@ -17,7 +17,7 @@ from rekappa.errors import InputError
 from rekappa.produce.convert import convert
 from rekappa.produce.encode import encoder
 from rekappa.produce.files import FileRows, Row
-from rekappa.produce.moments import EPOCHS, Clock, read_moment
+from rekappa.produce.moments import EPOCHS, TimeReading, read_moment
 from rekappa.produce.spool import Spool
 from rekappa.timeline import format_instant, micros
 
@@ -48,9 +48,9 @@ class Reading:
                     hint=f"Write it like '%d.%m.%Y %H:%M:%S', or {', '.join(EPOCHS)}.",
                 )
 
-    def clock(self, column: str, time: str) -> Clock:
+    def clock(self, column: str, time: str) -> TimeReading:
         default = self.formats.get("") if column == time else None
-        return Clock(self.formats.get(column, default), self.zone)
+        return TimeReading(self.formats.get(column, default), self.zone)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +100,9 @@ class Shaper:
             values[declared] = self._converted(name, value, declared)
         moment = self._moment(row)
         if self._event_time in self._types and self._event_time not in values:
-            values[self._event_time] = convert(moment, self._types[self._event_time], Clock(zone=self._reading.zone))
+            values[self._event_time] = convert(
+                moment, self._types[self._event_time], TimeReading(zone=self._reading.zone)
+            )
         elif self._event_time in self._types and values[self._event_time] is None:
             raise ValueError(f"{self._event_time} is empty: an event needs its time")
         millis = micros(moment) // 1000
@@ -134,7 +136,7 @@ class Shaper:
             return value
         declared = self._by_name.get(str(self._reading.key).lower())
         kind = self._types[declared] if declared else Simple("STRING")
-        text = convert(convert(value, kind, Clock(zone=self._reading.zone)), Simple("STRING"), Clock())
+        text = convert(convert(value, kind, TimeReading(zone=self._reading.zone)), Simple("STRING"), TimeReading())
         return str(text).encode()
 
 

@@ -1,6 +1,6 @@
 """Times as files write them.
 
-    read_moment("2013-11-03 06:00", Clock(zone="America/New_York"))
+    read_moment("2013-11-03 06:00", TimeReading(zone="America/New_York"))
 
 Without a format these are read: ISO 8601 with an offset or Z, the same followed by a zone's name, the same with
 neither (a wall clock's time in the clock's zone), a date alone (its midnight), and numbers since 1970 in seconds,
@@ -26,7 +26,7 @@ _FROM, _STEP = Decimal(10**8), 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Clock:
+class TimeReading:
     """How the times of one column are written: a pattern of `strptime` or one of `EPOCHS`; None for the usual ways.
 
     `zone` is where the clock hangs that showed times without offset or zone.
@@ -36,7 +36,7 @@ class Clock:
     zone: str = "UTC"
 
 
-def read_moment(value: Any, clock: Clock) -> datetime:
+def read_moment(value: Any, clock: TimeReading) -> datetime:
     """The instant, in UTC; raises `ValueError` that says what is wrong with the value."""
     try:
         return _read(value, clock)
@@ -44,7 +44,7 @@ def read_moment(value: Any, clock: Clock) -> datetime:
         raise ValueError(f"{value!r} is outside the years 1 to 9999") from None
 
 
-def wall_clock(value: Any, clock: Clock) -> datetime:
+def wall_clock(value: Any, clock: TimeReading) -> datetime:
     """A time without zone, as it is written; an instant is what the clock's zone showed then."""
     if isinstance(value, str):
         try:
@@ -60,7 +60,7 @@ def wall_clock(value: Any, clock: Clock) -> datetime:
     return read_moment(value, clock).astimezone(ZoneInfo(clock.zone)).replace(tzinfo=None)
 
 
-def _read(value: Any, clock: Clock) -> datetime:
+def _read(value: Any, clock: TimeReading) -> datetime:
     if isinstance(value, datetime):
         return _placed(value, clock, str(value))
     if isinstance(value, date):
@@ -85,7 +85,7 @@ def _read(value: Any, clock: Clock) -> datetime:
     return _iso(text, clock, value)
 
 
-def _iso(text: str, clock: Clock, value: Any) -> datetime:
+def _iso(text: str, clock: TimeReading, value: Any) -> datetime:
     try:
         return _placed(datetime.fromisoformat(text), clock, text)
     except ValueError as error:
@@ -99,11 +99,11 @@ def _iso(text: str, clock: Clock, value: Any) -> datetime:
         raise ValueError(f"{value!r} is no time that can be read without --time-format") from None
 
 
-def _placed(moment: datetime, clock: Clock, text: str) -> datetime:
+def _placed(moment: datetime, clock: TimeReading, text: str) -> datetime:
     return moment.astimezone(UTC) if moment.tzinfo is not None else in_zone(moment, clock.zone, text)
 
 
-def _since_1970(number: Decimal, clock: Clock, value: Any) -> datetime:
+def _since_1970(number: Decimal, clock: TimeReading, value: Any) -> datetime:
     if not number.is_finite():
         raise ValueError(f"{value!r} is no time")
     name = clock.format if clock.format in EPOCHS else _unit(number)

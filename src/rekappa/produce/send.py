@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 
 from rekappa.errors import SourceError
-from rekappa.produce.spool import Message
+from rekappa.produce.spool import SpooledMessage
 
 SILENCE_SECONDS = 60.0
 _SETTINGS = {
@@ -21,7 +21,9 @@ _EVERY = 1000
 
 
 def send(
-    options: Mapping[str, str], messages: Iterable[Message], on_progress: Callable[[int], None] = lambda stored: None
+    options: Mapping[str, str],
+    messages: Iterable[SpooledMessage],
+    on_progress: Callable[[int], None] = lambda stored: None,
 ) -> int:
     """Send all; answers how many once Kafka has stored every one. `options` are those of confluent-kafka's clients.
 

@@ -18,7 +18,7 @@ _NO_KEY = -1
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
+class SpooledMessage:
     """What Kafka is given: the time is in milliseconds since 1970."""
 
     topic: str
@@ -57,11 +57,11 @@ class Spool:
         """The earliest and the latest time; there must be a message."""
         return min(self._times), max(self._times)
 
-    def messages(self) -> Iterator[Message]:
+    def messages(self) -> Iterator[SpooledMessage]:
         self._file.flush()
         for at in sorted(range(len(self)), key=self._times.__getitem__):
             self._file.seek(self._places[at])
             key, value = _HEAD.unpack(self._file.read(_HEAD.size))
-            yield Message(
+            yield SpooledMessage(
                 self._topic, None if key == _NO_KEY else self._file.read(key), self._file.read(value), self._times[at]
             )

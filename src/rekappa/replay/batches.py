@@ -13,7 +13,7 @@ from rekappa.app import Job
 from rekappa.config.model import AppConfig, KafkaCandidate
 from rekappa.spark.offsetlog import committed_batches, starting_offsets
 from rekappa.store.claim import Claim
-from rekappa.store.record import Batch, Position
+from rekappa.store.record import Batch, Standing
 from rekappa.store.runs import RunStore
 
 Feed = tuple[str, str, str]
@@ -32,21 +32,21 @@ def feeds(config: AppConfig, job: Job) -> tuple[Feed, ...]:
     return tuple(found)
 
 
-def positions(lines: Sequence[str | None], order: Sequence[Feed]) -> tuple[Position, ...]:
+def positions(lines: Sequence[str | None], order: Sequence[Feed]) -> tuple[Standing, ...]:
     """What each logged line says, by reader.
 
     Spark logs a line for every place where the query reads a topic, in the order of the query. Lines of one topic
     belong to its clusters in their configured order; after the last cluster the next reader of the source begins.
     """
     seen: Counter[Feed] = Counter()
-    found: list[Position] = []
+    found: list[Standing] = []
     for line in lines:
         ends = json.loads(line) if line and line.startswith("{") else {}
         own = [feed for feed in order if isinstance(ends.get(feed[2]), dict)]
         if own:
             feed = min(own, key=lambda one: seen[one])
             parts = {int(part): int(end) for part, end in ends[feed[2]].items()}
-            found.append(Position(*feed, parts, seen[feed]))
+            found.append(Standing(*feed, parts, seen[feed]))
             seen[feed] += 1
     return tuple(found)
 
@@ -67,7 +67,7 @@ def record_batches(store: RunStore, claim: Claim, query: str, checkpoint: Path, 
         store.record_batches(fresh, claim)
 
 
-def _starts(known: Sequence[Position], first: Sequence[Position]) -> tuple[Position, ...]:
+def _starts(known: Sequence[Standing], first: Sequence[Standing]) -> tuple[Standing, ...]:
     """Where every reader began. Readers that share one Kafka source of Spark share its beginning, logged once."""
     began = {(one.source, one.region, one.topic): one for one in reversed(known)}
     there = {(one.source, one.region, one.topic, one.reader) for one in known}

@@ -25,7 +25,7 @@ from rekappa.replay.journal import BatchNote, Journal
 from rekappa.replay.readers import with_readers
 from rekappa.replay.state import LOG_FILES, forget, log_settings, state_settings
 from rekappa.replay.stream import AboutTo, replay_stream, slice_scan
-from rekappa.replay.values import ArchiveSource, Control, HoldBack, SliceOutcome, SliceProgress
+from rekappa.replay.values import ArchiveSource, HoldBack, Signal, SliceOutcome, SliceProgress
 from rekappa.spark.failures import Again, read_failure
 from rekappa.spark.state import settings
 from rekappa.timeline import Window, instant
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ArchiveSource",
-    "Control",
     "HoldBack",
+    "Signal",
     "SliceOutcome",
     "SliceProgress",
     "run_slices",
@@ -67,7 +67,7 @@ def run_slices(
     state_store: str | None = None,
     settings: Mapping[str, str] | None = None,
     on_progress: Callable[[SliceProgress], None] = lambda progress: None,
-    control: Callable[[], Control] = lambda: Control.GO,
+    control: Callable[[], Signal] = lambda: Signal.GO,
     retries: int = RETRIES,
 ) -> SliceOutcome:
     """Run one output of a job over all slices of its plan, from where the checkpoint is.
@@ -111,7 +111,7 @@ class _SliceRun:
         checkpoint: Path,
         hold_back: HoldBack | None,
         on_progress: Callable[[SliceProgress], None],
-        control: Callable[[], Control],
+        control: Callable[[], Signal],
     ) -> None:
         self.spark, self.plan, self.job, self.sources = spark, plan, job, sources
         self.result, self.write, self.checkpoint = result, write, checkpoint
@@ -293,11 +293,11 @@ class _SliceRun:
 
     def _wait(self) -> None:
         told = self.control()
-        while told is Control.PAUSE:
+        while told is Signal.PAUSE:
             self._tell(paused=True)
             time.sleep(4 * LOOK)
             told = self.control()
-        if told is Control.STOP:
+        if told is Signal.STOP:
             raise _Stopped
 
     def _reach(self, batch: int) -> Window | None:

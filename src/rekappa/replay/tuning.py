@@ -19,7 +19,7 @@ PARTITION_BYTES = 64 * MB
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
+class TunedSetting:
     key: str
     value: str
     why: str
@@ -34,39 +34,45 @@ class Facts:
     memory: int
 
 
-def process_settings(memory: int, cores: int) -> tuple[Setting, ...]:
+def process_settings(memory: int, cores: int) -> tuple[TunedSetting, ...]:
     """What must be known when the JVM starts. `memory` is the machine's."""
     heap = min(max(memory // 4, GB), 8 * GB, max(cores, 1) * 2 * GB)
     options = ["-XX:+UseParallelGC"]
     if sys.platform == "linux":
         options.append("-XX:+UseTransparentHugePages")
     return (
-        Setting("spark.driver.memory", f"{heap // MB}m", "a quarter of the machine, at most 2 GB a core and 8 GB"),
-        Setting("spark.driver.extraJavaOptions", " ".join(options), "throughput counts, not pauses; state is large"),
+        TunedSetting("spark.driver.memory", f"{heap // MB}m", "a quarter of the machine, at most 2 GB a core and 8 GB"),
+        TunedSetting(
+            "spark.driver.extraJavaOptions", " ".join(options), "throughput counts, not pauses; state is large"
+        ),
     )
 
 
-def bulk_settings(facts: Facts) -> tuple[Setting, ...]:
+def bulk_settings(facts: Facts) -> tuple[TunedSetting, ...]:
     """What one job's chunks run with."""
     total = sum(facts.source_bytes.values()) * EXPANSION
     waves = max(math.ceil(total / PARTITION_BYTES / facts.cores), 1)
     partitions = facts.cores * waves
     hashed = max(facts.memory // (8 * facts.cores), 64 * MB)
     return (
-        Setting("spark.sql.adaptive.enabled", "true", "sizes are known only after a shuffle"),
-        Setting("spark.sql.shuffle.partitions", str(partitions), f"{total // MB} MB to shuffle on {facts.cores} cores"),
-        Setting("spark.sql.join.preferSortMergeJoin", "false", "the smaller side of a join is hashed, not sorted"),
-        Setting(
+        TunedSetting("spark.sql.adaptive.enabled", "true", "sizes are known only after a shuffle"),
+        TunedSetting(
+            "spark.sql.shuffle.partitions", str(partitions), f"{total // MB} MB to shuffle on {facts.cores} cores"
+        ),
+        TunedSetting("spark.sql.join.preferSortMergeJoin", "false", "the smaller side of a join is hashed, not sorted"),
+        TunedSetting(
             "spark.sql.adaptive.maxShuffledHashJoinLocalMapThreshold",
             f"{hashed // MB}m",
             "an eighth of the memory of a task may hold the hashed side",
         ),
-        Setting(
+        TunedSetting(
             "spark.sql.autoBroadcastJoinThreshold",
             str(max(facts.memory // 64, 10 * MB)),
             "a side that takes no more than a 64th of the memory is sent to every task: the other is not shuffled",
         ),
-        Setting("spark.sql.adaptive.coalescePartitions.parallelismFirst", "true", "every core has work to the end"),
+        TunedSetting(
+            "spark.sql.adaptive.coalescePartitions.parallelismFirst", "true", "every core has work to the end"
+        ),
     )
 
 
@@ -78,6 +84,6 @@ def machine_memory() -> int:
         return 4 * GB
 
 
-def unset_by(settings: Iterable[Setting], profile: Mapping[str, object]) -> dict[str, str]:
+def unset_by(settings: Iterable[TunedSetting], profile: Mapping[str, object]) -> dict[str, str]:
     """The settings that the profile leaves to us."""
     return {setting.key: setting.value for setting in settings if setting.key not in profile}

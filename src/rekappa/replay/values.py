@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 
-class Control(Enum):
+class Signal(Enum):
     """What the run should do next. Looked at between slices."""
 
     GO = "go on"

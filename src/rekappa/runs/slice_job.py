@@ -13,7 +13,7 @@ from rekappa.errors import RunError
 from rekappa.plan.plan import JobPlan, Mode, SourcePlan
 from rekappa.record import METADATA
 from rekappa.replay.closing import reached
-from rekappa.replay.ordered import ArchiveSource, Control, HoldBack, SliceProgress, run_slices
+from rekappa.replay.ordered import ArchiveSource, HoldBack, Signal, SliceProgress, run_slices
 from rekappa.replay.sessions import cut_from
 from rekappa.runs.work import Ended, Progress, Work, report
 from rekappa.sinks.contract import BatchId, Sink
@@ -114,16 +114,16 @@ def _writer(work: Work, query: Query, sink: Sink) -> Callable[[DataFrame, int], 
     return write
 
 
-def _slice_control(work: Work) -> Control:
+def _slice_control(work: Work) -> Signal:
     told = work.claim.wish()
     if work.stop.is_set() or told is Wish.CANCEL:
-        return Control.STOP
+        return Signal.STOP
     if told is Wish.PAUSE:
         work.pausing(True)
-        return Control.PAUSE
+        return Signal.PAUSE
     work.pausing(False)
     work.claim.check()
-    return Control.GO
+    return Signal.GO
 
 
 def _slice_progress(work: Work, job: JobPlan, number: int, count: int) -> Callable[[SliceProgress], None]:

@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from rekappa.errors import SinkError
-from rekappa.sinks.changes import Changes, Rules, Step, compare, never, widening
+from rekappa.sinks.changes import Changes, Step, TypeRules, compare, never, widening
 from rekappa.sinks.clients import client
 from rekappa.sinks.service import Service, as_json, schema_of
 from rekappa.spark.names import quoted
@@ -31,7 +31,7 @@ _TYPES = {
     "double": "double", "boolean": "boolean", "string": "text", "binary": "blob", "date": "date",
     "timestamp": "timestamp",
 }  # fmt: skip
-_RULES = Rules(
+_RULES = TypeRules(
     takes=widening(("tinyint", "smallint", "int", "bigint"), ("float", "double")),
     widens=never,
     instead="Cassandra alters no type: give the column a new name, or make a new table",

@@ -51,7 +51,7 @@ class Changes:
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
+class TypeRules:
     """What one kind of table can do.
 
     `takes` says whether rows of one type can be written to a column of another as it is, `widens` whether a column can
@@ -66,7 +66,7 @@ class Rules:
     folded: bool = True
 
 
-def compare(where: str, rows: Mapping[str, str], table: Mapping[str, str], rules: Rules) -> Changes:
+def compare(where: str, rows: Mapping[str, str], table: Mapping[str, str], rules: TypeRules) -> Changes:
     """What the table needs; both sides are columns with their types in the table's own words."""
     fold: Callable[[str], str] = str.lower if rules.folded else str
     held = {fold(name): (name, kind) for name, kind in table.items()}

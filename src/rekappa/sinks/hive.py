@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 
 from rekappa.errors import SinkError
 from rekappa.rate import paced
-from rekappa.sinks.changes import SPARK_TAKES, Changes, Rules, Step, compare, never, require_fit
+from rekappa.sinks.changes import SPARK_TAKES, Changes, Step, TypeRules, compare, never, require_fit
 from rekappa.sinks.contract import BatchId, Rerun, Sink, in_window
 from rekappa.sinks.fit import columns_ddl, columns_of, require_columns
-from rekappa.sinks.parquet import Files
+from rekappa.sinks.parquet import BatchFiles
 from rekappa.spark.names import quoted
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from rekappa.timeline import Window
 
 _WORK = "_rekappa"
-_RULES = Rules(
+_RULES = TypeRules(
     takes=SPARK_TAKES,
     widens=never,
     instead="Spark alters no type of a Hive table: give the column a new name, or make a new table",
@@ -102,7 +102,7 @@ class HiveSink(Sink):
             if old < batch.number:
                 files.remove(f"{_WORK}/{writer}.{old}.done")
 
-    def _move(self, spark: SparkSession, files: Files, ready: str, prefix: str) -> None:
+    def _move(self, spark: SparkSession, files: BatchFiles, ready: str, prefix: str) -> None:
         """Move what is still in the ready folder; a file's name says its batch, so nothing can be moved twice."""
         folders = partition_folders(files, ready, len(self.partition_by))
         for folder in folders:
@@ -118,17 +118,17 @@ class HiveSink(Sink):
         specs = " ".join(f"PARTITION ({partition_spec(folder)})" for folder in folders)
         spark.sql(f"ALTER TABLE {self.table} ADD IF NOT EXISTS {specs}")
 
-    def files(self, spark: SparkSession) -> Files:
+    def files(self, spark: SparkSession) -> BatchFiles:
         """The table's folder."""
         described = spark.sql(f"DESCRIBE FORMATTED {self.table}").where("col_name = 'Location'").collect()
-        return Files(spark, described[0].data_type)
+        return BatchFiles(spark, described[0].data_type)
 
     @staticmethod
-    def _finished(files: Files, writer: str) -> list[int]:
+    def _finished(files: BatchFiles, writer: str) -> list[int]:
         names = files.names(_WORK)
         return [int(name.split(".")[-2]) for name in names if re.fullmatch(rf"{re.escape(writer)}\.\d+\.done", name)]
 
-    def _done(self, files: Files, writer: str) -> int:
+    def _done(self, files: BatchFiles, writer: str) -> int:
         return max(self._finished(files, writer), default=-1)
 
     def read(self, spark: SparkSession, window: Window | None = None) -> DataFrame:
@@ -147,7 +147,7 @@ def require_hive(spark: SparkSession, sink: str) -> None:
         )
 
 
-def partition_folders(files: Files, root: str, depth: int) -> list[str]:
+def partition_folders(files: BatchFiles, root: str, depth: int) -> list[str]:
     """The partition folders below `root`, like day=2026-11-01/region=us."""
     found = [""]
     for _ in range(depth):

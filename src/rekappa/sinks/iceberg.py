@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from rekappa.errors import SinkError
 from rekappa.iceberg.commits import BATCH, WRITER, last_batch, stamp
 from rekappa.rate import paced
-from rekappa.sinks.changes import SPARK_TAKES, Changes, Rules, Step, compare, require_fit, widening
+from rekappa.sinks.changes import SPARK_TAKES, Changes, Step, TypeRules, compare, require_fit, widening
 from rekappa.sinks.contract import BatchId, Rerun, Sink, in_window
 from rekappa.sinks.fit import columns_ddl, columns_of, require_columns, stored_columns
 from rekappa.sinks.keys import newest_per_key, refused
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from rekappa.timeline import Window
 
-_RULES = Rules(
+_RULES = TypeRules(
     takes=SPARK_TAKES,
     widens=widening(("int", "bigint"), ("float", "double")),
     instead="Iceberg widens int to bigint, float to double and decimals before the point; for any other type give the "

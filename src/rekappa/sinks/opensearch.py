@@ -16,7 +16,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from rekappa.errors import SinkError
-from rekappa.sinks.changes import SPARK_TAKES, Changes, Rules, Step, compare, widening
+from rekappa.sinks.changes import SPARK_TAKES, Changes, Step, TypeRules, compare, widening
 from rekappa.sinks.clients import client
 from rekappa.sinks.fit import columns_of
 from rekappa.sinks.service import Service, schema_of
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from rekappa.timeline import Window
 
 _ID_BYTES = 512
-_RULES = Rules(
+_RULES = TypeRules(
     takes=SPARK_TAKES,
     widens=widening(),
     instead="OpenSearch alters no field's type: give it a new name, or write to a new index",

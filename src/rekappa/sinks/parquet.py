@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from rekappa.errors import SinkError
 from rekappa.rate import paced
-from rekappa.sinks.changes import SPARK_TAKES, Changes, Rules, compare, never, require_fit
+from rekappa.sinks.changes import SPARK_TAKES, Changes, TypeRules, compare, never, require_fit
 from rekappa.sinks.contract import BatchId, Rerun, Sink, in_window
 from rekappa.sinks.fit import columns_of, require_columns
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from rekappa.timeline import Window
 
 
-_RULES = Rules(takes=SPARK_TAKES, widens=never, instead="files can't be altered: write to another path from now on")
+_RULES = TypeRules(takes=SPARK_TAKES, widens=never, instead="files can't be altered: write to another path from now on")
 
 
 def folder_name(batch: BatchId) -> str:
@@ -31,7 +31,7 @@ def folder_name(batch: BatchId) -> str:
     return re.sub(r"[^A-Za-z0-9_.-]", "_", f"{batch.run}-{batch.query}-{batch.number}")
 
 
-class Files:
+class BatchFiles:
     """Hadoop's file system for one folder: local, HDFS, whatever the path says."""
 
     def __init__(self, spark: SparkSession, root: str) -> None:
@@ -84,7 +84,7 @@ class ParquetSink(Sink):
         self._schema = schema
 
     def changes(self, spark: SparkSession, schema: StructType) -> Changes:
-        files = Files(spark, self.path)
+        files = BatchFiles(spark, self.path)
         if not self._batches(files):
             return Changes(self.path)
         found = compare(self.path, columns_of(schema), columns_of(self._open(spark, files).schema), _RULES)
@@ -92,7 +92,7 @@ class ParquetSink(Sink):
         return replace(found, steps=(), stuck=(*gained, *found.stuck))
 
     def write(self, rows: DataFrame, batch: BatchId) -> None:
-        files = Files(rows.sparkSession, self.path)
+        files = BatchFiles(rows.sparkSession, self.path)
         name = folder_name(batch)
         final, hidden = f"batch={name}", f"_writing-{name}"
         if files.exists(final):
@@ -101,7 +101,7 @@ class ParquetSink(Sink):
         files.rename(hidden, final)
 
     def read(self, spark: SparkSession, window: Window | None = None) -> DataFrame:
-        files = Files(spark, self.path)
+        files = BatchFiles(spark, self.path)
         if self._batches(files):
             return in_window(self._open(spark, files), self.event_time, window, self.name)
         if self._schema is not None:
@@ -110,12 +110,12 @@ class ParquetSink(Sink):
 
     def withdraw(self, spark: SparkSession, batch: BatchId) -> None:
         """Take one batch out again."""
-        Files(spark, self.path).remove(f"batch={folder_name(batch)}")
+        BatchFiles(spark, self.path).remove(f"batch={folder_name(batch)}")
 
     @staticmethod
-    def _batches(files: Files) -> list[str]:
+    def _batches(files: BatchFiles) -> list[str]:
         return [name for name in files.names() if name.startswith("batch=")]
 
-    def _open(self, spark: SparkSession, files: Files) -> DataFrame:
+    def _open(self, spark: SparkSession, files: BatchFiles) -> DataFrame:
         folders = [f"{files.root}/{name}" for name in self._batches(files)]
         return spark.read.option("recursiveFileLookup", "true").parquet(*folders)

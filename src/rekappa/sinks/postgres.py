@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from rekappa.errors import SinkError
-from rekappa.sinks.changes import Changes, Rules, Step, compare, widening
+from rekappa.sinks.changes import Changes, Step, TypeRules, compare, widening
 from rekappa.sinks.clients import client
 from rekappa.sinks.service import Service, as_json, schema_of
 
@@ -27,7 +27,7 @@ _TYPES = {
     "timestamp": "timestamp with time zone", "timestamp_ntz": "timestamp without time zone",
 }  # fmt: skip
 _WIDER = widening(("smallint", "integer", "bigint"), ("real", "double precision"))
-_RULES = Rules(
+_RULES = TypeRules(
     takes=lambda rows, column: (rows, column) in (("jsonb", "json"), ("jsonb", "text")) or _WIDER(rows, column),
     widens=_WIDER,
     instead="smallint and integer, real, and numeric before the point can be widened; for any other type ALTER TABLE "

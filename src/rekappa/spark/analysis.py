@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from rekappa.app import Job
 from rekappa.errors import AppError
-from rekappa.plan.shape import Anchor, Kind, Shape, Span
+from rekappa.plan.shape import Anchor, Operation, Shape, Span
 from rekappa.record import METADATA
 from rekappa.spark.outputs import require_time
 from rekappa.spark.plans.custom import watching
@@ -50,7 +50,7 @@ def analyse(
         for name, event_time in outputs.items():
             mode = (output_modes or {}).get(name, "append")
             found = _shape(spark, job.name, name, results[name], paths, event_time, mode)
-            if found.has(Kind.CUSTOM):
+            if found.has(Operation.CUSTOM):
                 found = replace(found, clock=tuple(sorted({*found.clock, *clock})))
             shapes[name] = found
         return shapes

@@ -13,7 +13,7 @@ PATIENCE = 2.0
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class EndOfSpark:
     """A JVM that ended, and by which signal; None where it left by itself."""
 
     pid: int
@@ -30,7 +30,7 @@ class Ended:
         return self.signal is signal.SIGKILL
 
 
-def ended_jvm(patience: float = 0.0) -> Ended | None:
+def ended_jvm(patience: float = 0.0) -> EndOfSpark | None:
     """How the JVM that this process started ended, None if it runs or was never started.
 
     With `patience`, in seconds, one that is about to end is waited for.
@@ -48,4 +48,4 @@ def ended_jvm(patience: float = 0.0) -> Ended | None:
         return None
     # The JVM answers a signal that it takes itself with 128 and its number.
     number = -code if code < 0 else code - 128 if code > 128 else 0
-    return Ended(process.pid, signal.Signals(number) if number in set(signal.Signals) else None)
+    return EndOfSpark(process.pid, signal.Signals(number) if number in set(signal.Signals) else None)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rekappa.errors import LeaseLost, RekappaError, WorkFailed
-from rekappa.spark.ended import PATIENCE, Ended, ended_jvm
+from rekappa.spark.ended import PATIENCE, EndOfSpark, ended_jvm
 from rekappa.spark.remedies import KNOWN, MEMORY, Again
 
 __all__ = ["LONGEST", "Again", "Failure", "ended", "is_own_code", "read_failure", "read_text", "told"]
@@ -93,13 +93,13 @@ def _as_known(found: Failure, said: str) -> Failure:
     return found
 
 
-def _gone(error: BaseException) -> Ended | None:
+def _gone(error: BaseException) -> EndOfSpark | None:
     """The JVM's end, if that is what the error comes from: a connection to it that broke or could not be made."""
     broken = isinstance(error, ConnectionError | EOFError) or type(error).__name__ in _NO_ANSWER
     return ended_jvm(PATIENCE if broken else 0.0)
 
 
-def _of_ended(gone: Ended) -> Failure:
+def _of_ended(gone: EndOfSpark) -> Failure:
     why = ", as the system does when memory runs out" if gone.for_memory else ""
     remedy = f"Lower {MEMORY} in the profile, or give the machine more memory." if why else "Its log says why."
     return Failure(f"{gone}{why}", Again.USELESS, remedy)

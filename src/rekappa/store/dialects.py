@@ -122,7 +122,7 @@ class Sqlite:
         db.exec_driver_sql(f"PRAGMA user_version = {number}")
 
 
-class Postgres:
+class PostgresDialect:
     """A schema of a database. Rows are locked one by one, so that processes wait only for those they share."""
 
     patience = BUSY
@@ -182,7 +182,7 @@ def _bound_waiting(connection: Any, record: object) -> None:
 @cache
 def dialect_of(address: Address) -> Dialect:
     """One per address and process: connections to a server are used again."""
-    return Sqlite(address) if address.schema is None else Postgres(address)
+    return Sqlite(address) if address.schema is None else PostgresDialect(address)
 
 
 def upsert(db: Connection) -> Callable[[Table], postgresql.Insert | sqlite.Insert]:

@@ -83,7 +83,7 @@ class Run:
 
 
 @dataclass(frozen=True, slots=True)
-class Position:
+class Standing:
     """Where one topic of one source stood at the end of a micro-batch: the next offset of each partition.
 
     A query that joins a source with itself reads it through several readers, counted from 0.
@@ -103,7 +103,7 @@ class Batch:
     run: str
     query: str
     number: int
-    positions: tuple[Position, ...]
+    positions: tuple[Standing, ...]
     watermark: datetime | None
     committed: datetime
 

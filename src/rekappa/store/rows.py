@@ -11,7 +11,7 @@ from rekappa.errors import RunError
 from rekappa.masking import hidden
 from rekappa.store.code import Code
 from rekappa.store.dialects import upsert
-from rekappa.store.record import Batch, Position, Run, Start
+from rekappa.store.record import Batch, Run, Standing, Start
 from rekappa.store.tables import BATCHES, RUNS, STARTS
 
 _FROM_LEASE = ("pid", "host")
@@ -69,15 +69,15 @@ def start_of(row: Row[Any]) -> Start:
     return Start(row.run, row.query, row.batch, Code.from_json(row.code), row.target, row.at)
 
 
-def _position_row(position: Position) -> dict[str, Any]:
+def _position_row(position: Standing) -> dict[str, Any]:
     ends = {str(partition): end for partition, end in sorted(position.ends.items())}
     row = {"source": position.source, "region": position.region, "topic": position.topic, "ends": ends}
     return row | {"reader": position.reader} if position.reader else row
 
 
-def _positions(rows: Sequence[Mapping[str, Any]]) -> tuple[Position, ...]:
+def _positions(rows: Sequence[Mapping[str, Any]]) -> tuple[Standing, ...]:
     return tuple(
-        Position(
+        Standing(
             row["source"],
             row["region"],
             row["topic"],

@@ -64,7 +64,7 @@ class Word(TypeDecorator[StrEnum]):
         return None if value is None else self.words(value)
 
 
-class Message(TypeDecorator[str]):
+class FreeText(TypeDecorator[str]):
     """Text from anywhere: PostgreSQL takes no zero byte."""
 
     impl = Text
@@ -91,7 +91,7 @@ RUNS = Table(
     Column("progress", Json, nullable=False),
     Column("validation", Json),
     Column("publication", Json),
-    Column("error", Message),
+    Column("error", FreeText),
     Column("logs", Json, nullable=False, server_default="[]"),
     Column("wish", Word(Wish), nullable=False, server_default=Wish.GO.value),
 )

@@ -18,7 +18,7 @@ from rekappa.iceberg.commits import load_table
 from rekappa.iceberg.history import current_id
 from rekappa.staging.staged import Staged, StagedSink
 from rekappa.validate.compare import settled
-from rekappa.validate.pair import Moment, Tell, pair_of
+from rekappa.validate.pair import AsOf, Tell, pair_of
 from rekappa.validate.run import Request, published
 from rekappa.validate.settle import CAUSE
 
@@ -60,7 +60,7 @@ def differences(
         )
     request = Request.from_json((staged.run.validation or {}).get("asked") or {})
     opened = verdict.get("open_from")
-    then = Moment(verdict.get("snapshot"), datetime.fromisoformat(opened) if opened else None)
+    then = AsOf(verdict.get("snapshot"), datetime.fromisoformat(opened) if opened else None)
     pair = pair_of(spark, staged, one, request, tell, then)
     assert pair is not None, "it was compared before"
     with settled(

@@ -40,7 +40,7 @@ class Asked(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
+class AsOf:
     """What production was when it was compared: its snapshot, where it has such, and from when on rows were open."""
 
     snapshot: int | None
@@ -74,9 +74,7 @@ def production_snapshot(spark: SparkSession, staged: Staged, one: StagedSink) ->
     return current_id(load_table(spark, spec.table))
 
 
-def pair_of(
-    spark: SparkSession, staged: Staged, one: StagedSink, asked: Asked, tell: Tell, then: Moment
-) -> Pair | None:
+def pair_of(spark: SparkSession, staged: Staged, one: StagedSink, asked: Asked, tell: Tell, then: AsOf) -> Pair | None:
     """Both sides, production as it was at that moment; None where Spark can't read the sink back."""
     rows = one.rows(spark)
     by_key = keyed_only(spark, one)
@@ -113,7 +111,7 @@ def pair_of(
     )
 
 
-def _production(spark: SparkSession, staged: Staged, one: StagedSink, by_key: bool, then: Moment) -> DataFrame | None:
+def _production(spark: SparkSession, staged: Staged, one: StagedSink, by_key: bool, then: AsOf) -> DataFrame | None:
     spec = staged.loaded.config.sinks[one.name]
     if not isinstance(spec, IcebergSink) or then.snapshot == current_id(load_table(spark, spec.table)):
         return one.sink.rows_of(spark, one.keys(spark)) if by_key else one.sink.read(spark, staged.window)

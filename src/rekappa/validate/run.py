@@ -16,7 +16,7 @@ from rekappa.store.runs import RunStore
 from rekappa.validate.compare import compare
 from rekappa.validate.expect import Expectation, parse_expectation
 from rekappa.validate.final import open_from
-from rekappa.validate.pair import Moment, pair_of, production_snapshot
+from rekappa.validate.pair import AsOf, pair_of, production_snapshot
 from rekappa.validate.result import Late, Outcome, Rules, SinkVerdict, Verdict, judge
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ def _verdict(spark: SparkSession, staged: Staged, one: StagedSink, request: Requ
     spec = staged.loaded.config.sinks[one.name]
     target = target_of(spec)
     seen = production_snapshot(spark, staged, one)
-    pair = pair_of(spark, staged, one, request, tell, Moment(seen, open_from(staged, one.name)))
+    pair = pair_of(spark, staged, one, request, tell, AsOf(seen, open_from(staged, one.name)))
     if pair is None:
         rows = one.rows(spark).count()
         why = f"Spark can't read a {spec.type} sink back: {rows} staged rows were counted, none was compared"

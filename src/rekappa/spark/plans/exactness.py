@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from rekappa.plan.shape import Kind, Operator, Tolerance
+from rekappa.plan.shape import Operation, Operator, Tolerance
 from rekappa.spark.plans import functions
 from rekappa.spark.plans.functions import Doubt
 from rekappa.spark.plans.tree import Expression, Node
@@ -45,9 +45,9 @@ class Exactness:
         """What was found to depend on order, and what is not known to be safe."""
         found = []
         if self.unordered:
-            found.append(Operator(Kind.ORDER_SENSITIVE, ", ".join(sorted(self.unordered))))
+            found.append(Operator(Operation.ORDER_SENSITIVE, ", ".join(sorted(self.unordered))))
         if self.unknown:
-            found.append(Operator(Kind.UNKNOWN, ", ".join(sorted(self.unknown))))
+            found.append(Operator(Operation.UNKNOWN, ", ".join(sorted(self.unknown))))
         return tuple(found)
 
     def tolerances(self, plan: Node, attributes: Iterable[Expression]) -> dict[str, Tolerance]:

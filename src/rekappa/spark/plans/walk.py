@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 
-from rekappa.plan.shape import ZERO, Anchor, Kind, Operator, Reach, Span
+from rekappa.plan.shape import ZERO, Anchor, Operation, Operator, Reach, Span
 from rekappa.spark.plans.functions import only_paces
 from rekappa.spark.plans.joins import joined
 from rekappa.spark.plans.ranges import time_range
@@ -67,7 +67,7 @@ class Walk:
         if only_paces(node):
             return _again(_output(node, one), one)
         if node.name in CUSTOM:
-            self.operators.append(Operator(Kind.CUSTOM, node.name))
+            self.operators.append(Operator(Operation.CUSTOM, node.name))
             return Rows(_output(node, one), {}, one.streaming)
         if node.name == "EventTimeWatermark":
             return self._watermark(node, one)
@@ -134,18 +134,20 @@ class Walk:
         if node.name in ("Deduplicate", "Distinct"):
             keys = {key.id for key in node.of("keys")} or one.ids
             timed = {key for key, time in one.times.items() if not isinstance(time, Nested)}
-            some = Kind.TIMED_DEDUP if keys & timed else Kind.OPEN_DEDUP
-            kind = Kind.WHOLE_ROW_DEDUP if keys >= one.ids else some
+            some = Operation.TIMED_DEDUP if keys & timed else Operation.OPEN_DEDUP
+            kind = Operation.WHOLE_ROW_DEDUP if keys >= one.ids else some
             self.operators.append(Operator(kind, _names(node.of("keys"))))
         elif node.name == "DeduplicateWithinWatermark":
-            self.operators.append(Operator(Kind.DEDUP_WITHIN, _names(node.of("keys"))))
+            self.operators.append(Operator(Operation.DEDUP_WITHIN, _names(node.of("keys"))))
         elif node.name in _LIMITS:
-            if not any(operator.kind is Kind.LIMIT for operator in self.operators):
-                self.operators.append(Operator(Kind.LIMIT))
+            if not any(operator.kind is Operation.LIMIT for operator in self.operators):
+                self.operators.append(Operator(Operation.LIMIT))
         elif node.name == "Sort" and node.fields.get("global"):
-            self.operators.append(Operator(Kind.SORT))
+            self.operators.append(Operator(Operation.SORT))
         elif node.name == "Expand" and _leaves_a_time_out(node, one):
-            self.operators.append(Operator(Kind.UNKNOWN, "a total over all of time (rollup, cube or grouping sets)"))
+            self.operators.append(
+                Operator(Operation.UNKNOWN, "a total over all of time (rollup, cube or grouping sets)")
+            )
 
     def _aggregate(self, node: Node, one: Rows) -> Rows:
         made = node.of("aggregateExpressions")
@@ -157,13 +159,13 @@ class Walk:
         self._anchored(*keys)
         if windows:
             window = windows[0]
-            kind = Kind.SESSION if window.session else Kind.WINDOW
+            kind = Operation.SESSION if window.session else Operation.WINDOW
             words = format_duration(window.length) if window.length is not None else "a gap computed per row"
             self.operators.append(Operator(kind, words, window.length))
         elif keys:
-            self.operators.append(Operator(Kind.TIME_GROUP))
+            self.operators.append(Operator(Operation.TIME_GROUP))
         else:
-            self.operators.append(Operator(Kind.AGGREGATE, _names(node.of("groupingExpressions"))))
+            self.operators.append(Operator(Operation.AGGREGATE, _names(node.of("groupingExpressions"))))
         origins = _made(made, one)
         if not keys:
             return Rows(made, {}, True, origins)
@@ -197,12 +199,12 @@ class Walk:
         condition = node.of("condition")
         found = time_range(condition[0], left.times, right.times) if condition else None
         if found is None:
-            self.operators.append(Operator(Kind.OPEN_JOIN, word))
+            self.operators.append(Operator(Operation.OPEN_JOIN, word))
             return Rows(attributes, {}, True, origins)
         self.anchors |= found.left.span.anchors | found.right.span.anchors
         width = max(abs(found.low), abs(found.high))
         detail = f"{word}, {_signed(found.low)} to {_signed(found.high)}"
-        self.operators.append(Operator(Kind.JOIN, detail, width))
+        self.operators.append(Operator(Operation.JOIN, detail, width))
         return Rows(attributes, joined(found, left.times, right.times), True, origins)
 
 
