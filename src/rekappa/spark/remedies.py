@@ -46,7 +46,7 @@ KNOWN = (
         "Let PYSPARK_PYTHON name a Python that has pyspark and pyarrow, on every machine of the cluster.",
     ),
     _known(
-        r"Error from python worker|No port number in|PYTHON_VERSION_MISMATCH|worker failed to connect back"
+        r"Error from python worker|No port number in|reading the port number|PYTHON_VERSION_MISMATCH|worker failed to connect back"
         r"|Python worker failed to start",
         "Python can't be started for the job's functions",
         Again.USELESS,
