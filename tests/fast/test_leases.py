@@ -29,7 +29,7 @@ from rekappa.store.runs import RunStore
 from rekappa.store.tables import LEASES
 
 HOLDER = """
-import sys, time
+import os, signal, sys, time
 from datetime import timedelta
 from pathlib import Path
 from rekappa.errors import LeaseLost, RunError
@@ -54,7 +54,11 @@ while done < rounds:
             if rounds == 1:
                 claim.begin("r")
                 print("holding", flush=True)
-                sys.stdin.readline()
+                if sys.stdin.readline() == "suspend\\n":
+                    # Between two transactions: SQLite's lock would be suspended with it.
+                    with claim._lock:
+                        os.kill(os.getpid(), signal.SIGSTOP)
+                    sys.stdin.readline()
                 claim.check()
             else:
                 time.sleep(0.003)
@@ -119,6 +123,15 @@ def holder(place: Place, lasts: float = 60) -> Iterator[subprocess.Popen[str]]:
         process.communicate()
 
 
+def suspend(process: subprocess.Popen[str]) -> None:
+    """Let it stop at once, until it is told to continue."""
+    assert process.stdin is not None
+    process.stdin.write("suspend\n")
+    process.stdin.flush()
+    _, status = os.waitpid(process.pid, os.WUNTRACED)
+    assert os.WIFSTOPPED(status)
+
+
 def test_of_many_processes_that_begin_at_once_one_at_a_time_gets_in(place: Place) -> None:
     processes = [start(place, 60, rounds=ROUNDS) for _ in range(PROCESSES)]
     for process in processes:
@@ -154,7 +167,7 @@ def test_it_is_refused_while_held_and_free_at_once_when_its_process_is_dead(plac
 def test_a_process_that_is_suspended_beyond_its_lease_writes_nothing_more(place: Place) -> None:
     with holder(place, lasts=0.6) as process:
         store = place.open()
-        process.send_signal(signal.SIGSTOP)
+        suspend(process)
         wait_until(lambda: store.run("r").state is State.DIED)
         with store.claim(["a"], "take over") as claim:
             claim.begin("r")
@@ -170,7 +183,7 @@ def test_a_process_that_is_suspended_beyond_its_lease_writes_nothing_more(place:
 def test_a_process_that_is_suspended_but_not_replaced_goes_on(place: Place) -> None:
     with holder(place, lasts=0.6) as process:
         store = place.open()
-        process.send_signal(signal.SIGSTOP)
+        suspend(process)
         wait_until(lambda: store.run("r").state is State.DIED)
         process.send_signal(signal.SIGCONT)
         wait_until(lambda: store.run("r").state is State.RUNNING)
