@@ -290,6 +290,33 @@ def test_it_is_written_where_told_and_not_in_a_dry_run(shop: Path) -> None:
     assert call(*UNITS, "--out", "shop.yaml").exit_code == 2
 
 
+def test_an_app_without_tables_needs_no_catalog(shop: Path) -> None:
+    only_kafka = "sources.clicks.candidates={live: {type: kafka, topic: clicks}}"
+    found = objects("--set", only_kafka, "--set", "catalogs.lake.type=stack")
+    assert [one["metadata"]["name"] for one in found if one["kind"] == "Deployment"] == ["web-shop-live"]
+
+
+@pytest.mark.parametrize(
+    ("place", "said"),
+    [
+        ("sinks.totals.host=127.0.0.1", "sinks.totals.host is an address of the machine itself"),
+        ("clusters.main.bootstrap=kafka:9092,localhost:9092", "clusters.main.bootstrap is an address of the machine"),
+        ("sinks.totals={type: parquet, path: /data/totals}", "sinks.totals.path is a folder of the pod"),
+    ],
+)
+def test_places_that_a_pod_does_not_have_are_said(shop: Path, place: str, said: str) -> None:
+    told = call(*IMAGE, "--set", place)
+    assert told.exit_code == 0, told.stderr
+    assert f"note: {said}" in told.stderr
+    assert "machine itself" not in call(*IMAGE).stderr
+
+
+def test_hive_tables_need_a_metastore_that_outlives_the_pod(shop: Path) -> None:
+    hive = ("--set", "sinks.totals={type: hive, database: shop, table: totals, partition_by: day}")
+    assert "Hive tables and no metastore" in call(*IMAGE, *hive).stderr
+    assert objects(*hive, "--set", "profiles.live.spark.hadoop.hive.metastore.uris=thrift://metastore:9083")
+
+
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd-analyze is not on this machine")
 def test_units_pass_systemds_own_check(shop: Path) -> None:
     """With signs in the words that systemd would replace, and a word that needs quotes."""
@@ -342,6 +369,21 @@ def test_a_probe_sees_its_own_drivers_lease(tmp_path: Path) -> None:
     told = subprocess.run([*asked, "live"], env=environ, capture_output=True, text=True)
     assert told.returncode == 1
     assert "Traceback" not in told.stderr
+
+
+PAGE = (Path(__file__).parents[2] / "docs" / "deploy.md").read_text()
+
+
+@pytest.mark.parametrize("line", re.findall(r"^rekappa manifest (shop .*)$", PAGE, re.MULTILINE))
+def test_the_commands_of_the_page_work(shop: Path, line: str) -> None:
+    local = ("--set", "profiles.live.master=local[2]") if "systemd" in line else ()
+    told = CliRunner().invoke(main, ["manifest", *line.split(), *local])
+    assert told.exit_code == 0, told.stderr
+
+
+def test_the_page_names_every_object_that_is_written(shop: Path) -> None:
+    for one in objects():
+        assert f"| {one['kind']}" in PAGE or f", {one['kind']}" in PAGE
 
 
 @given(st.from_regex(r"[a-z][a-z0-9_-]{0,80}", fullmatch=True))

@@ -59,12 +59,22 @@ def _require_no_stack(order: Order) -> None:
                 f"Cannot deploy to Kubernetes with clusters.{name}.bootstrap: stack: that broker is on this machine",
                 hint=f"Name your brokers: --set clusters.{name}.bootstrap=kafka:9092, or in rekappa.yaml.",
             )
-    for name, catalog in config.catalogs.items():
-        if catalog.type == "stack":
+    for name in sorted(_catalogs(order)):
+        if config.catalogs[name].type == "stack":
             raise ConfigError(
                 f"Cannot deploy to Kubernetes with catalogs.{name}.type: stack: that catalog is a file on this machine",
                 hint=f"Name your own in rekappa.yaml: catalogs: {{{name}: {{type: rest, uri: ..., warehouse: ...}}}}",
             )
+
+
+def _catalogs(order: Order) -> set[str]:
+    """The catalogs of the tables that live run and router read or write."""
+    config = order.loaded.config
+    candidates = [one for source in config.sources.values() for one in source.candidates.values()]
+    tables = [one.table for one in (*config.sinks.values(), *candidates) if one.type == "iceberg"]
+    if any(driver.role == "router" for driver in order.drivers):
+        tables.append(config.archive.dead_letters or config.default_catalog())
+    return {table.partition(".")[0] for table in tables} & set(config.catalogs)
 
 
 def _require_metastore(order: Order) -> None:
