@@ -24,7 +24,7 @@ from rekappa.cli.main import main
 from rekappa.config.document import Variable, variables
 from rekappa.config.load import load
 from rekappa.deploy.names import LONGEST, label
-from rekappa.deploy.ready import at_work
+from rekappa.deploy.ready import main as probe
 from rekappa.home import Home
 from rekappa.store.record import Kind, Run, State, new_run_id
 from rekappa.store.runs import RunStore
@@ -352,23 +352,22 @@ def test_a_unit_restarts_with_pauses_and_stops_in_peace(shop: Path) -> None:
     assert os.access(program, os.X_OK)
 
 
-def test_a_probe_sees_its_own_drivers_lease(tmp_path: Path) -> None:
-    home = Home(tmp_path / ".rekappa")
-    store = RunStore.open(home)
+def test_a_probe_sees_its_own_drivers_lease(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("REKAPPA_HOME", str(tmp_path / ".rekappa"))
+    store = RunStore.open(Home.locate())
     run = store.create(Run(id=new_run_id(Kind.LIVE), app="web_shop", kind=Kind.LIVE, folder="/app"))
-    asked = [sys.executable, "-m", "rekappa.deploy.ready", "web_shop"]
-    environ = {**os.environ, "REKAPPA_HOME": str(home.root)}
     with store.claim(["live web_shop/totals"], "run") as claim:
         claim.begin(run.id)
-        assert subprocess.run([*asked, "live"], env=environ).returncode == 0
-        assert not at_work(home, "web_shop", Kind.ARCHIVE)
+        assert subprocess.run([sys.executable, "-m", "rekappa.deploy.ready", "web_shop", "live"]).returncode == 0
+        assert probe(["web_shop", "archive"]) == 1
         claim.end(State.STOPPED)
-    told = subprocess.run([*asked, "live"], env=environ, capture_output=True, text=True)
-    assert (told.returncode, told.stderr.split(" run of ")[0]) == (1, "no live")
-    environ["REKAPPA_HOME"] = str(tmp_path / "elsewhere")
-    told = subprocess.run([*asked, "live"], env=environ, capture_output=True, text=True)
-    assert told.returncode == 1
-    assert "Traceback" not in told.stderr
+    assert probe(["web_shop", "live"]) == 1
+    assert "no live run of web_shop is at work on " in capsys.readouterr().err
+    monkeypatch.setenv("REKAPPA_HOME", str(tmp_path / "elsewhere"))
+    assert probe(["web_shop", "live"]) == 1
+    assert capsys.readouterr().err.startswith("error: Cannot find a project")
 
 
 PAGE = (Path(__file__).parents[2] / "docs" / "deploy.md").read_text()
