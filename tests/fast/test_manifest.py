@@ -395,4 +395,4 @@ def test_every_apps_name_gives_a_label(app: str) -> None:
 
 def test_variables_are_found_wherever_they_stand() -> None:
     text = "a: ${A}\nb: ['x-${B:-1}-${C}', {c: '${B:-2} $${D}'}] # ${E}\nf: &here\n  g: ${C:-3}\nh: *here\n"
-    assert set(variables(text, "x")) == {Variable("A", False), Variable("B", True), Variable("C", False)}
+    assert variables(text, "x") == (Variable("A", False), Variable("B", True), Variable("C", False))

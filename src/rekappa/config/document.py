@@ -99,7 +99,7 @@ def variables(text: str, file: str) -> tuple[Variable, ...]:
                 if match[1] is not None:
                     found[match[1]] = found.get(match[1], True) and match[2] is not None
         else:
-            waiting += [one for pair in here.value for one in (pair[1:] if isinstance(pair, tuple) else (pair,))]
+            waiting[:0] = [pair[1] if isinstance(pair, tuple) else pair for pair in here.value]
     return tuple(Variable(name, optional) for name, optional in found.items())
 
 
