@@ -7,13 +7,14 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --no-build-isolation
 ARGS ?=
 
-.PHONY: demo test fast spark check lint types imports format bench jars lock clean help
+.PHONY: demo test fast spark check lint types imports format bench wheel jars lock clean help
 
 help:
 	@echo "make demo    the whole story on a real Kafka broker"
 	@echo "make test    all tests (make fast: without Spark; make spark: the others; ARGS=... for pytest)"
 	@echo "make check   ruff, mypy --strict, import direction"
 	@echo "make bench   benchmarks into benchmarks/results.json (ARGS=NAME ... for some of them)"
+	@echo "make wheel   a package to install elsewhere, into dist/"
 	@echo "make lock    write requirements/ anew from pyproject.toml"
 
 demo: jars
@@ -49,6 +50,10 @@ format: $(VENV)/.dev
 
 bench: $(VENV)/.dev jars
 	$(BIN)/python -m benchmarks $(ARGS)
+
+wheel: $(VENV)/.build
+	$(BIN)/python -m pip --disable-pip-version-check wheel --quiet --no-deps --no-build-isolation --wheel-dir dist .
+	@ls dist/rekappa-*.whl
 
 # Verified on every start, downloaded only when the per-user cache lacks them.
 jars: $(VENV)/.java
@@ -90,4 +95,4 @@ lock: $(VENV)/.dev
 	$(LOCK) -o requirements/java.txt requirements/java.in
 
 clean:
-	rm -rf $(VENV) build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -17,10 +17,11 @@ from hypothesis import strategies as st
 
 from rekappa.cli.main import main
 from rekappa.config.model import Source
-from rekappa.errors import InputError
+from rekappa.errors import InputError, SourceError
 from rekappa.produce.events import Checked, Reading, Shaper, check, require_sound
 from rekappa.produce.files import open_rows
 from rekappa.produce.spool import Spool
+from rekappa.produce.topics import topic_exists
 
 SOURCE = Source.model_validate(
     {
@@ -167,3 +168,8 @@ def test_the_command_refuses_before_it_touches_anything(shop: Path) -> None:
     stopped = call("good.csv")
     assert stopped.exit_code == 1
     assert "the local stack is not running" in stopped.stderr
+
+
+def test_options_that_only_java_knows_are_told() -> None:
+    with pytest.raises(SourceError, match=r"Cannot use the cluster's options outside Spark: .*JAAS"):
+        topic_exists({"bootstrap.servers": "127.0.0.1:1", "sasl.jaas.config": "x"}, "t")

@@ -26,8 +26,8 @@ PATIENCE = 180
 """Seconds until a wait is given up: never a measure of speed, only the end of a hang."""
 
 
-def wait_until(condition: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + PATIENCE
+def wait_until(condition: Callable[[], bool], what: str, patience: float = PATIENCE) -> None:
+    deadline = time.monotonic() + patience
     while not condition():
         assert time.monotonic() < deadline, f"gave up waiting until {what}"
         time.sleep(0.05)

@@ -123,8 +123,21 @@ def _send(
         create_topics(options, [where.topic], partitions, kept)
         more = ", which keeps events of any age (retention.ms=-1)" if kept else ""
         click.echo(f"made topic {where.topic} with {partitions} partitions{more}", err=True)
-    with out.progress(f"sending to {where.topic}", len(spool)) as line:
-        sent = send(options, spool.messages(), lambda now: line.update(now, text=f"{now:,} events"))
+    stored = 0
+
+    def report(now: int) -> None:
+        nonlocal stored
+        stored = now
+        line.update(now, text=f"{now:,} events")
+
+    try:
+        with out.progress(f"sending to {where.topic}", len(spool)) as line:
+            sent = send(options, spool.messages(), report)
+    except KeyboardInterrupt:
+        click.echo(
+            f"at least {stored:,} of {len(spool):,} events were sent: sent again, they are there twice", err=True
+        )
+        raise
     return {"dry_run": False, "makes_topic": not there, "sent": sent}
 
 

@@ -6,13 +6,14 @@ import csv
 import json
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from rekappa.cli.options import app_argument, home_of_tables, json_option, set_option
 from rekappa.cli.output import Output, output
-from rekappa.errors import InputError
+from rekappa.errors import InputError, RunError
 from rekappa.home import Home
 
 if TYPE_CHECKING:
@@ -96,7 +97,9 @@ def _require_run(home: Home, loaded: Loaded, sql: str, run: Run | None) -> None:
 
     if run is not None or not (named := mentioned(sql, [f"staging.{sink}" for sink in loaded.config.sinks])):
         return
-    runs = RunStore.open(home).runs(loaded.config.app, Kind.BACKFILL) if home.store.is_file() else []
+    runs: list[Run] = []
+    with suppress(RunError):
+        runs = RunStore.existing(home).runs(loaded.config.app, Kind.BACKFILL)
     hint = f"The newest is --run {runs[0].id}" if runs else "There has been no backfill of this app yet."
     raise InputError(f"Cannot read {sorted(named)[0]}: which run staged it is not said", hint=hint)
 

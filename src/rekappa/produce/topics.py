@@ -103,9 +103,16 @@ def _length(millis: str | None) -> timedelta | None:
 
 
 def _admin(options: Mapping[str, str]) -> Any:
+    from confluent_kafka import KafkaException
     from confluent_kafka.admin import AdminClient
 
-    return AdminClient({**_QUIET, **options})
+    try:
+        return AdminClient({**_QUIET, **options})
+    except KafkaException as error:
+        raise SourceError(
+            f"Cannot use the cluster's options outside Spark: {error.args[0].str()}",
+            hint="Under clusters.….options, name what librdkafka knows (sasl.username, not sasl.jaas.config).",
+        ) from None
 
 
 def _listed(admin: Any) -> Iterable[str]:
