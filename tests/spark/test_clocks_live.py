@@ -281,7 +281,7 @@ def test_a_session_that_runs_on_past_the_drain_is_never_taken_for_final(ground: 
     assert _not_final(whole, "sessions") is None
 
 
-@pytest.mark.parametrize("mode", [Mode.BULK, Mode.ORDERED])
+@pytest.mark.parametrize("mode", [Mode.BULK, Mode.ORDERED, Mode.EXACT])
 def test_a_session_that_began_before_the_warm_up_is_never_taken_for_final(ground: Ground, mode: Mode) -> None:
     """By its end, half past eight, it belongs to the window; it began five hours before."""
     end = T0 + 3.5 * H + 99 * 3 * M + 5 * M

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -23,7 +24,7 @@ from rekappa.spark.calling import results_of
 from rekappa.spark.probes import output_schemas
 from rekappa.staging.tables import staging_sink
 from rekappa.store.record import State, Wish
-from rekappa.timeline import format_instant
+from rekappa.timeline import Window, format_instant
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -77,15 +78,21 @@ def _cut_sessions(work: Work, job: JobPlan, query: Query) -> datetime | None:
     """
     from pyspark.errors import AnalysisException
 
-    if job.mode is Mode.EXACT or job.finality is None or job.finality.gap is None:
+    finality, reads = job.finality, job.reads
+    if finality is None or finality.gap is None:
         return None
+    if job.mode is Mode.EXACT:
+        # What is known to be read begins with the warm-up, however far back a batch reached for one of the sources. At
+        # the end there is no edge: what production's own batches left open, it did not write either.
+        reads = Window(work.plan.window.start - job.warm_up, reads.end)
+        finality = replace(finality, after=finality.after or timedelta())
     inputs = {
-        source.name: open_batch(work.spark, work.loaded, work.home, source.name, job.reads, work.plan.regions)
+        source.name: open_batch(work.spark, work.loaded, work.home, source.name, reads, work.plan.regions)
         for source in job.sources
     }
     try:
         rows = work.app.jobs[job.job].results(inputs)[query.output]
-        return cut_from(work.spark, rows, job.finality, job.reads, work.plan.window)
+        return cut_from(work.spark, rows, finality, reads, work.plan.window)
     except AnalysisException:
         return None
 
