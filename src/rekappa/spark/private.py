@@ -6,7 +6,9 @@ is fast enough. `rekappa.spark.releases` refuses an unknown version; `tests/spar
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -24,6 +26,17 @@ _STATE = "org.apache.spark.sql.execution.streaming.state"
 ROCKSDB = f"{_STATE}.RocksDBStateStoreProvider"
 IN_MEMORY = f"{_STATE}.HDFSBackedStateStoreProvider"
 PLAIN_CHECKPOINT_FILES = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+
+
+def log_lost_connection(spark: SparkSession, log: Path) -> None:
+    """When the JVM goes, the thread that takes its counters says so in a log, not as a traceback on stderr."""
+
+    def note(request: Any, address: Any) -> None:
+        with log.open("a") as file:
+            traceback.print_exc(file=file)
+
+    server: Any = spark.sparkContext._accumulatorServer
+    server.handle_error = note
 
 
 def java_schema(spark: SparkSession, schema: StructType) -> Any:

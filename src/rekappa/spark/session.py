@@ -12,6 +12,7 @@ from rekappa.jvm.jars import jars
 from rekappa.jvm.java import use_java
 from rekappa.spark.failures import told
 from rekappa.spark.launch import launching, local_defaults, spark_log
+from rekappa.spark.private import log_lost_connection
 from rekappa.spark.releases import check_versions
 
 if TYPE_CHECKING:
@@ -99,4 +100,5 @@ def open_session(config: AppConfig, profile: str, home: Home, **overrides: str) 
     with told("start Spark", f"Its log is {spark_log(home)}."), launching(settings, home):
         session = builder.getOrCreate()
     check_versions(session)
+    log_lost_connection(session, spark_log(home))
     return session
