@@ -115,7 +115,9 @@ def paced(rows: DataFrame, pace: Pace | None) -> DataFrame:
 
     # Known by this name in a query's plan as what leaves every row as it is.
     held_back.__name__ = PACED
-    return rows.mapInArrow(held_back, rows.schema)
+    # By place: mapInArrow takes a column's name for an expression.
+    placed = rows.toDF(*(f"c{at}" for at in range(len(rows.columns))))
+    return placed.mapInArrow(held_back, placed.schema).toDF(*rows.columns)
 
 
 def pace_of(spark: SparkSession, caps: Sequence[Cap]) -> Pace | None:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import sys
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import Enum
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 from pydantic import SecretStr
 
+from rekappa.cli.main import main
 from rekappa.cli.output import output, plain, readable
 
 
@@ -50,6 +53,15 @@ def test_progress_and_remarks_leave_stdout_to_the_data(capsys: pytest.CaptureFix
         out.message("done")
     told = capsys.readouterr()
     assert told.out == ('{\n  "a": 1\n}\n' if as_json else "")
+
+
+def test_a_refused_command_leaves_stdout_as_it_was(capsys: pytest.CaptureFixture[str]) -> None:
+    """Two commands in one process, as a console or a test has them."""
+    before = sys.stdout
+    assert CliRunner().invoke(main, ["validate", "--json"]).exit_code == 2
+    assert sys.stdout is before
+    output(True).document({"a": 1})
+    assert json.loads(capsys.readouterr().out) == {"a": 1}
 
 
 def test_values() -> None:

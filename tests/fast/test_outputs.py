@@ -51,6 +51,7 @@ def test_columns_that_the_job_does_not_make_are_named(declared: dict[str, Any], 
 
 def test_columns_are_found_whatever_their_case_and_inside_a_struct() -> None:
     require_made(COLUMNS, "out", sink(key=["ID"], event_time="window.start"))
+    require_made(("a.b", "at"), "out", sink(key=["a.b"], event_time="at"))
 
 
 NO_TIMES: list[DataType] = [StringType(), LongType(), BooleanType(), ArrayType(TimestampType())]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from rekappa.config.model import AppConfig
+from rekappa.spark.names import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -36,7 +37,7 @@ def rows(spark: SparkSession, low: int, high: int) -> DataFrame:
 def content(frame: DataFrame | None) -> list[tuple[Any, ...]]:
     """What a DataFrame holds, in an order that depends on nothing but the rows."""
     assert frame is not None
-    return sorted((tuple(row) for row in frame.select(*sorted(frame.columns)).collect()), key=repr)
+    return sorted((tuple(row) for row in frame.select(*map(quoted, sorted(frame.columns))).collect()), key=repr)
 
 
 def sinks_config(servers: dict[str, Any], *, hive: bool) -> AppConfig:

@@ -198,6 +198,7 @@ def failing(folder: Path, home: Home, broker: str, topic: str, **options: object
     code = CODE.replace('    raise ValueError("no doubles today")', "    return 2 * number")
     cluster = {"bootstrap": broker, "options": options}
     config = CONFIG.replace("TOPIC", topic) + f"clusters: {{main: {json.dumps(cluster)}}}\n"
+    config += "profiles: {live: {trigger: 1 second}}\n"
     return Project.make(folder, home, broker, code, config)
 
 

@@ -16,7 +16,7 @@ from rekappa.archive.completeness import Ends, Partition, clusters, properties, 
 from rekappa.archive.offsets import archived_ends, batch_ends, starting_offsets
 from rekappa.archive.tables import Route, prepare_archive, prepare_dead_letters, quoted, routes
 from rekappa.errors import ArchiveError, LeaseLost
-from rekappa.home import Home
+from rekappa.home import Home, local_uri
 from rekappa.iceberg.commits import BATCH, WRITER, load_table
 from rekappa.sources.decode import payload_type
 from rekappa.sources.kafka import messages
@@ -94,7 +94,7 @@ class Router:
             max_records=config.archive.max_records_per_batch,
         )
         stream = raw.writeStream.foreachBatch(self._write).queryName(f"archive {route.app} {route.source_name}")
-        stream = stream.option("checkpointLocation", str(self._folder))
+        stream = stream.option("checkpointLocation", local_uri(self._folder))
         if available_now:
             stream = stream.trigger(availableNow=True)
         else:

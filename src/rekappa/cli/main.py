@@ -45,6 +45,7 @@ COMMANDS: dict[str, Entry] = {
     "query": Entry("Apps", "rekappa.cli.query:query", "SQL over sinks, staging, archive and dead letters."),
     "stop": Entry("Apps", "rekappa.cli.run:stop", "Stop a run after its current batch."),
     "produce": Entry("Apps", "rekappa.cli.produce:produce", "Send a file's rows as events, also of past times."),
+    "manifest": Entry("Apps", "rekappa.cli.manifest:manifest", "Write what keeps an app running elsewhere."),
     "archive": Entry("Archive", "rekappa.cli.archive:archive", "Copy topics into Iceberg tables; look after them."),
     "cost": Entry("Archive", "rekappa.cli.cost:cost", "Bytes in Kafka and in the archive, and their price."),
     "plan": Entry("Recover", "rekappa.cli.backfill:plan", "Show what a backfill would do; changes nothing."),

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from contextlib import nullcontext
+from functools import wraps
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
@@ -35,13 +37,13 @@ def run_argument(command: Command) -> Command:
 def json_option(command: Command) -> Command:
     """`--json`, passed as `as_json`. With it only data goes to stdout, whatever the app's own code prints."""
 
-    def keep_stdout(ctx: click.Context, parameter: click.Parameter, value: bool) -> bool:
-        if value:
-            ctx.with_resource(stdout_for_data())
-        return value
+    @wraps(command)
+    def keeping_stdout(*words: Any, as_json: bool, **options: Any) -> Any:
+        with stdout_for_data() if as_json else nullcontext():
+            return command(*words, as_json=as_json, **options)
 
-    return click.option("--json", "as_json", is_flag=True, callback=keep_stdout, help="Print data as JSON on stdout.")(
-        command
+    return click.option("--json", "as_json", is_flag=True, help="Print data as JSON on stdout.")(
+        cast("Command", keeping_stdout)
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path as FilePath
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from rekappa.config.model import (
     AppConfig,
@@ -19,17 +20,23 @@ from rekappa.config.origin import Origin, Path, dotted
 from rekappa.config.overrides import nearest
 from rekappa.config.problems import Problem, place
 from rekappa.config.schema import column_type, payload_columns
+from rekappa.config.targets import target_of
 from rekappa.errors import ConfigError
 
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*$")
 _TIMES = ("TIMESTAMP", "TIMESTAMP_NTZ", "DATE")
 """Types that an event's time can have: whatever else there is can't be compared with a window."""
+_TIME_ZONE = "spark.sql.session.timeZone"
+_OFFSET = re.compile(r"(?:UTC|GMT|UT)?[+-]\d{1,2}(?::\d{2}){0,2}$|Z$")
+_REPLACED = ("iceberg", "hive", "postgres", "cassandra", "opensearch")
+"""Sinks in which publishing replaces rows; the others only get more."""
 Finding = tuple[Path, str, str | None]
 
 
 def problems(config: AppConfig, folder: FilePath, origins: Mapping[Path, Origin], name: str) -> list[Problem]:
     """Everything that is wrong with a configuration that has the right shape."""
     found = [*_names(config), *_sources(config, folder), *_sinks(config), *_profiles(config), *_tables(config)]
+    found += [*_shared(config), *_time_zones(config)]
     return [Problem(place(path, origins, name), f"{dotted(path)} {text}", hint) for path, text, hint in found]
 
 
@@ -141,3 +148,57 @@ def _tables(config: AppConfig) -> Iterator[Finding]:
             yield path, f"is {table!r}: name catalog, namespace and table", f"For example {catalog}.events.{parts[-1]}"
         elif parts[0] not in config.catalogs:
             yield path, f"names the unknown catalog {parts[0]!r}", nearest(parts[0], config.catalogs)
+
+
+def _shared(config: AppConfig) -> Iterator[Finding]:
+    """Places that two write to: what one of them replaces would be the other's."""
+    taken = {
+        candidate.table: f"the archive of source {name!r}"
+        for name, source in config.sources.items()
+        for candidate in source.candidates.values()
+        if isinstance(candidate, IcebergCandidate)
+    }
+    if config.archive.dead_letters is not None:
+        taken[config.archive.dead_letters] = "the table of dead letters"
+    for name, choice in config.choices.items():
+        sink = choice.candidates.get(choice.selected)
+        if sink is None or sink.type not in _REPLACED:
+            continue
+        target = target_of(sink)
+        if target in taken:
+            yield (
+                ("sinks", name),
+                f"writes to {target}, which is {taken[target]}",
+                "Give it a place of its own: publishing a window replaces all that is there.",
+            )
+        taken.setdefault(target, f"that of sink {name!r}")
+
+
+def _time_zones(config: AppConfig) -> Iterator[Finding]:
+    """Days, hours and times without a zone must mean the same moments live and in a replay."""
+    zones = {}
+    for name in ("live", "backfill"):
+        told = getattr(config.profiles, name).spark.get(_TIME_ZONE, "UTC")
+        zones[name] = str(told)
+        if not _is_zone(str(told)):
+            yield (
+                ("profiles", name),
+                f"sets {_TIME_ZONE} to {told!r}, which is no time zone",
+                "Write it like Europe/Berlin.",
+            )
+    if zones["live"] != zones["backfill"]:
+        yield (
+            ("profiles", "backfill"),
+            f"has time zone {zones['backfill']}, live has {zones['live']}",
+            f"Give both the same {_TIME_ZONE}: days and hours would mean other moments in a replay.",
+        )
+
+
+def _is_zone(text: str) -> bool:
+    if _OFFSET.match(text):
+        return True
+    try:
+        ZoneInfo(text)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        return False
+    return True

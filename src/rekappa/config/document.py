@@ -8,7 +8,8 @@ taken from the environment; `$${` writes a plain `${`.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -51,10 +52,17 @@ class Document:
 
 def parse(text: str, file: str, environ: Mapping[str, str]) -> Document:
     """Read YAML text; refuses with `ConfigError` that names file and line."""
-    try:
+    with _told(file):
         node = yaml.compose(text, Loader=_Loader)
         reader = _Reader(file, environ)
         return Document(None if node is None else reader.value(node, ()), reader.origins)
+
+
+@contextmanager
+def _told(file: str) -> Iterator[None]:
+    """What the YAML library has to say, in our words."""
+    try:
+        yield
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line = f":{mark.line + 1}" if mark else ""
@@ -64,6 +72,35 @@ def parse(text: str, file: str, environ: Mapping[str, str]) -> Document:
         raise ConfigError(f"Cannot read {file}: {reason}") from None
     except RecursionError:
         raise ConfigError(f"Cannot read {file}: it is nested too deeply") from None
+
+
+@dataclass(frozen=True, slots=True)
+class Variable:
+    """An environment variable that a file names; `optional` if it has a default wherever it is named."""
+
+    name: str
+    optional: bool
+
+
+def variables(text: str, file: str) -> tuple[Variable, ...]:
+    """The variables that YAML text names, in its order, whether they are set or not."""
+    with _told(file):
+        node = yaml.compose(text, Loader=_Loader)
+    found: dict[str, bool] = {}
+    seen: set[int] = set()
+    waiting = [node] if node is not None else []
+    while waiting:
+        here = waiting.pop(0)
+        if id(here) in seen:
+            continue
+        seen.add(id(here))
+        if isinstance(here, yaml.ScalarNode):
+            for match in _VARIABLE.finditer(here.value):
+                if match[1] is not None:
+                    found[match[1]] = found.get(match[1], True) and match[2] is not None
+        else:
+            waiting[:0] = [pair[1] if isinstance(pair, tuple) else pair for pair in here.value]
+    return tuple(Variable(name, optional) for name, optional in found.items())
 
 
 def scalar(text: str, name: str) -> Any:

@@ -54,7 +54,7 @@ def load(app: str | FilePath, *, overrides: Sequence[str] = (), environ: Mapping
     file = locate(app)
     surroundings = os.environ if environ is None else environ
     name = shorter(file)
-    document = parse(_text(file), name, surroundings)
+    document = parse(text_of(file), name, surroundings)
     if not isinstance(document.values, dict):
         raise ConfigError(
             f"Cannot read {name}: it must be a mapping that begins with `app: NAME`",
@@ -136,7 +136,8 @@ def _declared(file: FilePath) -> str | None:
     return None
 
 
-def _text(file: FilePath) -> str:
+def text_of(file: FilePath) -> str:
+    """What stands in the file; refuses with `ConfigError` what is not UTF-8 text."""
     try:
         return file.read_bytes().decode("utf-8-sig")
     except UnicodeDecodeError as error:

@@ -190,7 +190,7 @@ class KeepsNothing(SinkBase):
 
     @property
     def upserts(self) -> bool:
-        return bool(self.key) and (self.output_mode == "update" or self.version is not None)
+        return bool(self.key) and (self.output_mode == "update" or bool(self.version or self.deletes))
 
 
 class ConsoleSink(KeepsNothing):

@@ -28,7 +28,7 @@ def make_publish_plan(spark: SparkSession, staged: Staged, *, force: bool = Fals
 
 def _require_columns(spark: SparkSession, staged: Staged, one: StagedSink) -> None:
     """Refuse a sink whose production has other columns than what was staged."""
-    found = one.sink.changes(spark, one.rows(spark).schema)
+    found = one.sink.changes(spark, one.made(spark))
     refuse_misfit("publish", staged.loaded.config.app, SinkMigration(one.name, found))
     if found.unfilled:
         raise PublishError(

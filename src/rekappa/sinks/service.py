@@ -18,7 +18,7 @@ from rekappa.sinks.changes import Changes, Step, require_fit
 from rekappa.sinks.contract import BatchId, Rerun, Sink, in_window
 from rekappa.sinks.fit import require_columns, stored_columns
 from rekappa.sinks.keys import newest_per_key, refused, removing, staying
-from rekappa.spark.names import quoted
+from rekappa.spark.names import map_batches, quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -86,7 +86,7 @@ def _send(service: Service, action: Action, pace: Pace | None, batches: Iterable
 
 def send(rows: DataFrame, service: Service, action: Action, pace: Pace | None) -> int:
     """Let every task send its rows; answer how many were sent."""
-    sent = rows.mapInArrow(partial(_send, service, action, pace), "rows BIGINT")
+    sent = map_batches(rows, partial(_send, service, action, pace), "rows BIGINT")
     return sum(row.rows for row in sent.collect())
 
 
@@ -109,7 +109,7 @@ def look_up(spark: SparkSession, service: Service, keys: DataFrame, pace: Pace |
     from pyspark.sql.pandas.types import to_arrow_schema
 
     schema = service.schema()
-    return keys.mapInArrow(partial(_look_up, service, to_arrow_schema(schema), pace), schema)
+    return map_batches(keys, partial(_look_up, service, to_arrow_schema(schema), pace), schema)
 
 
 def _fetch(

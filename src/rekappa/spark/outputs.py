@@ -19,13 +19,18 @@ def require_made(columns: Sequence[str], sink: str, declared: SinkBase) -> None:
     present = {name.lower() for name in columns}
     told = {"key": declared.key, "event_time": (declared.event_time,), "version": (declared.version,)}
     for setting, names in told.items():
-        absent = [name for name in names if name is not None and name.split(".")[0].lower() not in present]
+        absent = [name for name in names if name is not None and not {name.lower(), _outer(name)} & present]
         if absent:
             raise AppError(
                 f"Cannot fill sink {sink!r}: its {setting} names {', '.join(absent)}, which is not among the columns "
                 f"that the job makes: {', '.join(columns)}",
                 hint=f"Correct sinks.{sink}.{setting}, or add the column to the job's result.",
             )
+
+
+def _outer(name: str) -> str:
+    """The column that holds a field of this name, if a dot in it means one."""
+    return name.split(".")[0].lower()
 
 
 def require_time(schema: StructType, output: str, event_time: str | None) -> None:

@@ -46,8 +46,8 @@ KNOWN = (
         "Let PYSPARK_PYTHON name a Python that has pyspark and pyarrow, on every machine of the cluster.",
     ),
     _known(
-        r"Error from python worker|No port number in|PYTHON_VERSION_MISMATCH|worker failed to connect back"
-        r"|Python worker failed to start",
+        r"Error from python worker|No port number in|reading the port number|PYTHON_VERSION_MISMATCH"
+        r"|worker failed to connect back|Python worker failed to start",
         "Python can't be started for the job's functions",
         Again.USELESS,
         "PYSPARK_PYTHON must name a Python of the same version that has pyspark and pyarrow: import both with it, and "

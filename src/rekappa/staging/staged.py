@@ -24,6 +24,7 @@ from rekappa.timeline import Window
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
 
     from rekappa.sinks.contract import Sink
 
@@ -40,6 +41,12 @@ class StagedSink:
     def rows(self, spark: SparkSession) -> DataFrame:
         """What production would hold of the window, had it run this: the last version of a key, where it upserts."""
         return staying(self._last(spark), self.sink.deletes)
+
+    def made(self, spark: SparkSession) -> StructType:
+        """The columns that the job made, among them one that only marks rows which remove their key."""
+        from pyspark.sql.types import StructType
+
+        return StructType([field for field in spark.table(self.table).schema if field.name != BATCH])
 
     def keys(self, spark: SparkSession) -> DataFrame:
         """The keys that the run wrote last in the window, those that it removed among them."""
