@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rekappa.cli.main import main
-from rekappa.query.statement import first_word, mentioned, tokens, with_plain_names
+from rekappa.errors import InputError
+from rekappa.query.statement import mentioned, require_query, tokens, with_plain_names
 
 KNOWN = ("plays", "staging.plays", "archive.impressions", "dead_letters.impressions")
 
@@ -43,10 +44,11 @@ def test_any_text_is_cut_into_pieces_and_kept(sql: str) -> None:
     assert with_plain_names(sql, ["x.y"]) == sql
 
 
-def test_the_first_word_is_found_behind_remarks() -> None:
-    assert first_word("  -- which\n/* one */ with a as (select 1) select * from a") == "WITH"
-    assert first_word("drop table x") == "DROP"
-    assert first_word(" ") == ""
+def test_only_queries_are_taken_by_their_first_word() -> None:
+    require_query("  -- which\n/* one */ with a as (select 1) select * from a")
+    for sql, word in (("drop table x", "DROP"), ("/* select */ insert into x values (1)", "INSERT"), (" ", "nothing")):
+        with pytest.raises(InputError, match=f"Cannot run {word} here: a query only reads"):
+            require_query(sql)
 
 
 @pytest.fixture
@@ -66,6 +68,7 @@ def test_without_a_statement_the_tables_are_listed_and_nothing_is_made(shop: Pat
         ("dead_letters.events", "lake.shop.dead_letters"),
     ]
     for words, message in (
+        (["delete from counts"], "Cannot run DELETE here"),
         (["select 1 from staging.counts"], "which run staged it is not said"),
         (["select 1"], "Cannot find a project"),
         (["select 1", "--run", "x"], "Cannot find a project"),

@@ -57,6 +57,7 @@ def query(
     """
     from rekappa.config.load import load
     from rekappa.query.ask import ask
+    from rekappa.query.statement import require_query
     from rekappa.query.tables import tables
 
     if as_csv and as_json:
@@ -70,6 +71,7 @@ def query(
     if sql is None:
         out.table("Tables", ["table", "what", "where"], [(one.name, one.what, one.where) for one in known])
         return
+    require_query(sql)
     _require_run(home, loaded, sql, run)
     home_of_tables(loaded.config)
     from rekappa.runs.backfill import backfill_session

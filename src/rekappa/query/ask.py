@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from rekappa.errors import InputError, RekappaError
-from rekappa.query.statement import QUERIES, first_word, mentioned, with_plain_names
+from rekappa.query.statement import mentioned, refusal, require_query, with_plain_names
 from rekappa.query.tables import Table
 from rekappa.spark.private import changes_something
 from rekappa.spark.values import plain_value
@@ -32,15 +32,14 @@ def ask(spark: SparkSession, known: Sequence[Table], sql: str, limit: int | None
     """
     from pyspark.errors import AnalysisException, ParseException, PySparkException
 
-    if first_word(sql) not in QUERIES:
-        raise _refused(first_word(sql) or "nothing")
+    require_query(sql)
     by_name = {table.name: table for table in known}
     written = with_plain_names(sql, by_name)
     absent: dict[str, RekappaError] = {}
     try:
         change = changes_something(spark, written)
         if change is not None:
-            raise _refused(change)
+            raise refusal(change)
         for name in sorted(mentioned(sql, by_name)):
             try:
                 by_name[name].open(spark).createOrReplaceTempView(f"`{name}`")
@@ -70,12 +69,6 @@ def _rows(frame: DataFrame, limit: int | None) -> Iterator[tuple[Any, ...]]:
             yield tuple(plain_value(value, kind) for value, kind in zip(row, kinds, strict=True))
     except PySparkException as error:
         raise InputError(f"Cannot run the query: {_first_line(error)}") from None
-
-
-def _refused(what: str) -> InputError:
-    return InputError(
-        f"Cannot run {what} here: a query only reads", hint="Begin with SELECT, WITH, VALUES, FROM or TABLE."
-    )
 
 
 def _first_line(error: Exception) -> str:

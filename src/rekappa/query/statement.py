@@ -10,6 +10,8 @@ import re
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
+from rekappa.errors import InputError
+
 _TOKEN = re.compile(
     r"(?P<space>\s+|--[^\n]*|/\*.*?(?:\*/|\Z))"
     r"|(?P<text>'(?:[^'\\]|\\.|'')*'|\"(?:[^\"\\]|\\.|\"\")*\")"
@@ -38,8 +40,18 @@ def tokens(sql: str) -> list[Token]:
     return [Token(match.lastgroup or "other", match.group()) for match in _TOKEN.finditer(sql)]
 
 
-def first_word(sql: str) -> str:
-    return next((one.text.upper() for one in tokens(sql) if one.kind != "space"), "")
+def require_query(sql: str) -> None:
+    """Refuse what does not even begin as a query does."""
+    first = next((one.text.upper() for one in tokens(sql) if one.kind != "space"), "nothing")
+    if first not in QUERIES:
+        raise refusal(first)
+
+
+def refusal(what: str) -> InputError:
+    """What is said of a statement that would do this."""
+    return InputError(
+        f"Cannot run {what} here: a query only reads", hint="Begin with SELECT, WITH, VALUES, FROM or TABLE."
+    )
 
 
 def mentioned(sql: str, known: Collection[str]) -> set[str]:
