@@ -108,6 +108,8 @@ def _sinks(config: AppConfig) -> Iterator[Finding]:
         if len({candidate.job or name for candidate in choice.candidates.values()}) > 1:
             yield here, "has candidates that take different outputs", "Write `job` once, beside `candidates`."
     for path, sink in _candidates(config):
+        if len({column.lower() for column in sink.key}) < len(sink.key):
+            yield (*path, "key"), f"names a column twice: {', '.join(sink.key)}", None
         if isinstance(sink, KafkaSink) and sink.cluster not in config.clusters:
             yield (
                 (*path, "cluster"),
@@ -153,25 +155,25 @@ def _tables(config: AppConfig) -> Iterator[Finding]:
 def _shared(config: AppConfig) -> Iterator[Finding]:
     """Places that two write to: what one of them replaces would be the other's."""
     taken = {
-        candidate.table: f"the archive of source {name!r}"
+        candidate.table.lower(): f"the archive of source {name!r}"
         for name, source in config.sources.items()
         for candidate in source.candidates.values()
         if isinstance(candidate, IcebergCandidate)
     }
     if config.archive.dead_letters is not None:
-        taken[config.archive.dead_letters] = "the table of dead letters"
+        taken[config.archive.dead_letters.lower()] = "the table of dead letters"
     for name, choice in config.choices.items():
         sink = choice.candidates.get(choice.selected)
         if sink is None or sink.type not in _REPLACED:
             continue
         target = target_of(sink)
-        if target in taken:
+        if target.lower() in taken:
             yield (
                 ("sinks", name),
-                f"writes to {target}, which is {taken[target]}",
+                f"writes to {target}, which is {taken[target.lower()]}",
                 "Give it a place of its own: publishing a window replaces all that is there.",
             )
-        taken.setdefault(target, f"that of sink {name!r}")
+        taken.setdefault(target.lower(), f"that of sink {name!r}")
 
 
 def _time_zones(config: AppConfig) -> Iterator[Finding]:

@@ -26,7 +26,7 @@ def target_of(sink: Sink) -> str:
         case CassandraSink():
             return f"cassandra {','.join(sink.hosts)}/{sink.keyspace}.{sink.table}"
         case OpenSearchSink():
-            return f"opensearch {sink.url.rsplit('@', 1)[-1]}/{sink.index}"
+            return f"opensearch {sink.url.rsplit('@', 1)[-1].partition('?')[0].rstrip('/')}/{sink.index}"
         case KafkaSink():
             return f"kafka {sink.cluster}/{sink.topic}"
         case ParquetSink():

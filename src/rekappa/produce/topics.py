@@ -111,7 +111,7 @@ def _admin(options: Mapping[str, str]) -> Any:
     except KafkaException as error:
         raise SourceError(
             f"Cannot use the cluster's options outside Spark: {error.args[0].str()}",
-            hint="Under clusters.….options, name what librdkafka knows (sasl.username, not sasl.jaas.config).",
+            hint="Under clusters.….options: logins by user and password, and certificates as PEM, are known to both.",
         ) from None
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from functools import reduce
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
 NUMBER = "__number__"
+_JAAS = re.compile(r'\b(username|password)\s*=\s*"((?:[^"\\]|\\.)*)"')
 
 
 def bootstrap(config: AppConfig, cluster_name: str, home: Home) -> str:
@@ -52,7 +54,25 @@ def cluster_options(config: AppConfig, cluster_name: str, home: Home) -> dict[st
 def client_options(config: AppConfig, cluster_name: str, home: Home) -> dict[str, str]:
     """The same cluster for confluent-kafka's clients."""
     options = cluster_options(config, cluster_name, home)
-    return {key.removeprefix("kafka."): value for key, value in options.items()}
+    return for_librdkafka({key.removeprefix("kafka."): value for key, value in options.items()})
+
+
+def for_librdkafka(options: Mapping[str, str]) -> dict[str, str]:
+    """The options of Kafka's Java client, which Spark uses, as confluent-kafka's library calls them.
+
+    A login and a file of certificates are said in other words there; what has no counterpart is left as it is.
+    """
+    told = dict(options)
+    login = dict(_JAAS.findall(told.get("sasl.jaas.config", "")))
+    if {"username", "password"} <= login.keys():
+        del told["sasl.jaas.config"]
+        told = {f"sasl.{name}": re.sub(r"\\(.)", r"\1", value) for name, value in login.items()} | told
+    if told.get("ssl.truststore.type", "").upper() == "PEM" and "ssl.truststore.location" in told:
+        del told["ssl.truststore.type"]
+        told["ssl.ca.location"] = told.pop("ssl.truststore.location")
+    if told.get("ssl.endpoint.identification.algorithm") == "":
+        told["ssl.endpoint.identification.algorithm"] = "none"
+    return told
 
 
 def messages(
