@@ -19,7 +19,7 @@ from rekappa.archive.router import run_routers
 from rekappa.archive.tables import routes
 from rekappa.config.load import Loaded, load
 from rekappa.config.schema import avro_schema
-from rekappa.errors import SourceError
+from rekappa.errors import ConfigError, SourceError
 from rekappa.home import Home
 from rekappa.produce.topics import create_topics
 from rekappa.record import METADATA, METADATA_TYPE
@@ -203,7 +203,7 @@ def misnamed(topics: dict[str, Loaded]) -> Loaded:
 def test_refusals(spark: SparkSession, home: Home, misnamed: Loaded) -> None:
     with pytest.raises(SourceError, match="Cannot run source 'events' live"):
         open_stream(spark, misnamed, home, "events")
-    with pytest.raises(SourceError, match="Cannot find source 'nothing'"):
+    with pytest.raises(ConfigError, match="Cannot find source 'nothing'"):
         open_batch(spark, misnamed, home, "nothing", None)
     gone = load(misnamed.folder, overrides=["sources.events.candidates.past.table=lake.shapes.gone"])
     with pytest.raises(SourceError, match=r"lake\.shapes\.gone"):

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rekappa.config.model import Archive, IcebergCandidate, KafkaCandidate, Source
-from rekappa.errors import ArchiveError
+from rekappa.errors import ArchiveError, ConfigError
 from rekappa.home import Home
 from rekappa.record import INGESTION, METADATA, METADATA_TYPE, OFFSET, PARTITION, REGION
 
@@ -65,8 +65,8 @@ def routes(loaded: Loaded, only: str | None = None) -> list[Route]:
     if not found:
         if only is not None and only not in config.sources:
             hint = f"Sources of the app: {', '.join(config.sources)}."
-            raise ArchiveError(f"Cannot find source {only!r}", hint=hint)
-        raise ArchiveError(
+            raise ConfigError(f"Cannot find source {only!r}", hint=hint)
+        raise ConfigError(
             f"Cannot archive {only or config.app!r}: no source with both a kafka and an iceberg candidate",
             hint="Add the missing candidate under sources in rekappa.yaml.",
         )

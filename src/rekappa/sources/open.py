@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from rekappa.config.model import Candidate, HiveCandidate, IcebergCandidate, KafkaCandidate, Source
-from rekappa.errors import SourceError
+from rekappa.errors import ConfigError, SourceError
 from rekappa.home import Home
 from rekappa.plan.plan import SourcePlan
 from rekappa.sources.decode import payload_type
@@ -82,7 +82,7 @@ def named_source(loaded: Loaded, source_name: str) -> Source:
     """The source of that name; refused with the names there are."""
     found = loaded.config.sources.get(source_name)
     if found is None:
-        raise SourceError(
+        raise ConfigError(
             f"Cannot find source {source_name!r}", hint=f"Sources of the app: {', '.join(loaded.config.sources)}."
         )
     return found
