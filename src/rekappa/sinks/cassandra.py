@@ -65,9 +65,13 @@ class Cassandra(Service):
             driver = client("cassandra.cluster", "cassandra")
             auth = client("cassandra.auth", "cassandra")
             policies = client("cassandra.policies", "cassandra")
+            queries = client("cassandra.query", "cassandra")
             plain = auth.PlainTextAuthProvider(self.user, self.password) if self.user else None
             profile = driver.ExecutionProfile(
-                load_balancing_policy=policies.TokenAwarePolicy(policies.RoundRobinPolicy()), request_timeout=30
+                load_balancing_policy=policies.TokenAwarePolicy(policies.RoundRobinPolicy()),
+                request_timeout=30,
+                # The default makes names of Python's out of those of columns.
+                row_factory=queries.dict_factory,
             )
             cluster = driver.Cluster(
                 list(self.hosts),
@@ -186,7 +190,7 @@ class Cassandra(Service):
             values += [_floor(window.start), _ceiling(window.end)]
         query = session.prepare(f"SELECT * FROM {self._name} WHERE {condition}")
         for row in session.execute(query, values):
-            yield {name: _plain(value) for name, value in row._asdict().items()}
+            yield {name: _plain(value) for name, value in row.items()}
 
     def look_up(self, batches: Iterable[Any]) -> Iterator[dict[str, Any]]:
         concurrent = client("cassandra.concurrent", "cassandra")
@@ -199,7 +203,7 @@ class Cassandra(Service):
             found = concurrent.execute_concurrent_with_args(session, query, _values(keys), concurrency=IN_FLIGHT)
             for _, rows in found:
                 for row in rows:
-                    yield {name: _plain(value) for name, value in row._asdict().items()}
+                    yield {name: _plain(value) for name, value in row.items()}
 
     def as_stored(self, rows: DataFrame) -> DataFrame:
         """Timestamps to the millisecond; decimals, for which Cassandra declares no scale, at the widest."""
