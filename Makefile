@@ -25,9 +25,7 @@ test: fast spark
 fast: $(VENV)/.dev
 	$(BIN)/python -m pytest tests/fast -n 2 $(ARGS)
 
-# Two files at a time, each worker with its own project folder, Spark and broker. JVMs that live for a minute are done
-# sooner without the optimising compiler: the same work takes 22 s of processor time instead of 38.
-spark: export JDK_JAVA_OPTIONS ?= -XX:TieredStopAtLevel=1
+# Two files at a time, each worker with its own project folder, Spark and broker.
 spark: $(VENV)/.dev jars
 	@$(BIN)/python -m rekappa.jvm tests/servers/ivy.xml cassandra opensearch >/dev/null
 	$(BIN)/python -m pytest tests/spark -n 2 --dist loadfile $(ARGS)

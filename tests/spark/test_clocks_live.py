@@ -287,7 +287,9 @@ def test_a_session_that_began_before_the_warm_up_is_never_taken_for_final(ground
     end = T0 + 3.5 * H + 99 * 3 * M + 5 * M
     window = Window(end - 10 * M, end + 10 * M)
     run = ground.replay("ended", window, mode)
-    assert [row[2] < 100 for row in ground.staged("ended", run.id) if row[1] == 99] == [True]
+    # Exact mode reads whole micro-batches, and production's happened to begin before the session: it can't know that.
+    cut = [row[2] < 100 for row in ground.staged("ended", run.id) if row[1] == 99]
+    assert cut == [mode is not Mode.EXACT]
     assert parse_instant(_not_final(run, "ended")) == window.start
     whole = ground.replay("ended", window, mode, warm_up=6 * H)
     assert [row[2] for row in ground.staged("ended", whole.id) if row[1] == 99] == [100]
