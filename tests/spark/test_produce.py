@@ -150,3 +150,15 @@ def test_a_topic_that_would_not_keep_the_times_is_refused(
     told = call("plain", str(app / "rows.parquet"), "--set", f"sources.plain.candidates.live.topic={topic}")
     assert told.exit_code == 2
     assert words in told.stderr
+
+
+def test_an_event_that_is_too_large_says_how_many_are_there(tmp_path: Path, call: Callable[..., Result]) -> None:
+    """Only the client knows how much it takes: what went before is counted, so that nobody sends it again unawares."""
+    rows = [{"id": number, "at": f"2025-11-03T12:00:{number:02}Z", "s": "x"} for number in range(4)]
+    rows[3]["s"] = "x" * 2_000_000
+    file = tmp_path / "large.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    told = call("plain", str(file), "--set", "sources.plain.candidates.live.topic=produce_large")
+    assert told.exit_code == 1
+    assert "Message size too large; 3 were stored" in told.stderr.replace("\n", " ")
+    assert "Sending them again repeats those" in told.stderr

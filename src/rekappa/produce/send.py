@@ -29,7 +29,7 @@ def send(
 
     Raises `SourceError` that says how many were stored, if not all were: sending the same again repeats those.
     """
-    from confluent_kafka import Producer
+    from confluent_kafka import KafkaException, Producer
 
     stored, failed = [0], [""]
 
@@ -52,6 +52,11 @@ def send(
                 break
             except BufferError:
                 _wait(producer, stored, options, given)
+            except KafkaException as error:
+                # Refused by the client itself, as too large, say. What it has taken before is still on its way.
+                producer.flush(SILENCE_SECONDS)
+                failed[0] = failed[0] or error.args[0].str()
+                break
         given += 1
         if given % _EVERY == 0:
             producer.poll(0)
