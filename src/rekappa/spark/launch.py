@@ -45,6 +45,8 @@ def launching(settings: Mapping[str, str], home: Home) -> Iterator[None]:
     # PySpark repeats each error as a page of JSON on stderr before it raises it.
     for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
         logging.getLogger(name).disabled = True
+    # The bridge to the JVM tells of every lost connection by a traceback; that the JVM is gone is said once, in words.
+    logging.getLogger("py4j").propagate = False
     log_options = f'-Dlog4j2.configurationFile={_LOG_CONFIG.as_uri()} "-Drekappa.log={spark_log(home)}"'
     given = {**settings, JAVA_OPTIONS: f"{settings.get(JAVA_OPTIONS, '')} {log_options}".strip()}
     text = "".join(f"{_escaped(key)}={_escaped(value)}\n" for key, value in given.items())
