@@ -66,7 +66,7 @@ def routes(loaded: Loaded, only: str | None = None) -> list[Route]:
         if only is not None and only not in config.sources:
             hint = f"Sources of the app: {', '.join(config.sources)}."
             raise ConfigError(f"Cannot find source {only!r}", hint=hint)
-        raise ConfigError(
+        raise ArchiveError(
             f"Cannot archive {only or config.app!r}: no source with both a kafka and an iceberg candidate",
             hint="Add the missing candidate under sources in rekappa.yaml.",
         )
