@@ -68,7 +68,8 @@ def systemd(order: Order, machine: Machine) -> Manifest:
 def unit(order: Order, driver: Driver, machine: Machine) -> str:
     """The text of one unit file."""
     folder = order.folder or str(order.loaded.folder)
-    below_home = any(path.startswith(("/home/", "/root/")) for path in (folder, machine.program))
+    # What ProtectHome hides: the homes of people and of the superuser.
+    below_home = any(PurePosixPath(path).parts[1:2] in (("home",), ("root",)) for path in (folder, machine.program))
     command = " ".join(_quoted(word) for word in (machine.program, *order.words(driver, folder)))
     required = any(not one.optional for one in order.variables)
     file = f"/etc/rekappa/{order.name}.env"
