@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rekappa.archive import fields
-from rekappa.archive.tables import Route, add_columns, quoted, table_payload
+from rekappa.archive.tables import Route, add_columns, quoted_table, table_payload
 from rekappa.iceberg.commits import BATCH, WRITER, load_table, stamp
 from rekappa.record import METADATA, OFFSET, PARTITION, REGION, TOPIC
 from rekappa.sources.decode import DECODED, column_type, decode, is_event
@@ -180,7 +180,7 @@ class BatchWriter:
         self._check()
         options = stamp(writer, number) | {f"snapshot-property.{key}": value for key, value in extra.items()}
         # What is sorted by partition first needs only one open file at a time.
-        rows.writeTo(quoted(table)).options(**options, **{"fanout-enabled": "false"}).append()
+        rows.writeTo(quoted_table(table)).options(**options, **{"fanout-enabled": "false"}).append()
 
     def _is_regular(self, value: Column, read: Column) -> Column:
         """Whether the message is an event without fields that the table does not have; never null."""
@@ -205,7 +205,7 @@ def _not_archived(messages: DataFrame, route: Route) -> DataFrame:
     from pyspark.sql import functions as F
 
     spark = messages.sparkSession
-    spark.sql(f"REFRESH TABLE {quoted(route.table)}")
+    spark.sql(f"REFRESH TABLE {quoted_table(route.table)}")
     names = {"__r": REGION, "__t": TOPIC, "__p": PARTITION, "__o": OFFSET}
     held = spark.table(route.table).select(*[F.col(path).alias(name) for name, path in names.items()])
     same = reduce(and_, [F.col(path) == F.col(name) for name, path in names.items()])
@@ -217,7 +217,7 @@ def _committed(spark: SparkSession, route: Route, writer: str, number: int) -> s
     names = {writer, writer + NEW_FIELDS, DEAD + writer}
     found: set[str] = set()
     for table in (route.table, route.dead_letters):
-        loaded = load_table(spark, quoted(table))
+        loaded = load_table(spark, quoted_table(table))
         snapshot = loaded.currentSnapshot()
         while snapshot is not None:
             summary = snapshot.summary()

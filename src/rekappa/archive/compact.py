@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from rekappa.archive.damage import naming_damage
-from rekappa.archive.tables import Route, quoted
+from rekappa.archive.tables import Route, quoted_table
 from rekappa.iceberg.commits import load_table
 from rekappa.iceberg.private import Filters, rewrite_action, sort_order
 from rekappa.record import INGESTION, OFFSET, PARTITION
@@ -36,8 +36,8 @@ class Compaction:
 
 def compact(spark: SparkSession, route: Route, older_than: timedelta) -> Compaction:
     """Merge small files of hours that ended at least `older_than` ago; each merged file is sorted by time."""
-    table = load_table(spark, quoted(route.table))
-    before = load_table(spark, quoted(route.table)).currentSnapshot()
+    table = load_table(spark, quoted_table(route.table))
+    before = load_table(spark, quoted_table(route.table)).currentSnapshot()
     if before is None:
         return Compaction(route.source_name, route.table, 0, 0, 0)
     end = (datetime.now(UTC) - older_than).replace(minute=0, second=0, microsecond=0)

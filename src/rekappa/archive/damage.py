@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from rekappa.archive.tables import quoted
+from rekappa.archive.tables import quoted_table
 from rekappa.errors import ArchiveError, RekappaError
 from rekappa.iceberg.commits import load_table
 from rekappa.iceberg.private import planned
@@ -40,7 +40,7 @@ def naming_damage(spark: SparkSession, table: str, doing: str) -> Iterator[None]
 
 def damaged_files(spark: SparkSession, table: str) -> list[str]:
     """The table's data files that can't be read as a whole. Reads all of it, once, and what is damaged again."""
-    java = load_table(spark, quoted(table))
+    java = load_table(spark, quoted_table(table))
     return [str(task.file().location()) for task in _unreadable(spark, java, planned(spark, java.newScan()))]
 
 

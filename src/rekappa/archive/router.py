@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from rekappa.archive.batch import BatchWriter
 from rekappa.archive.completeness import Ends, Partition, clusters, properties, reached
 from rekappa.archive.offsets import archived_ends, batch_ends, starting_offsets
-from rekappa.archive.tables import Route, prepare_archive, prepare_dead_letters, quoted, routes
+from rekappa.archive.tables import Route, prepare_archive, prepare_dead_letters, quoted_table, routes
 from rekappa.errors import ArchiveError, LeaseLost
 from rekappa.home import Home, local_uri
 from rekappa.iceberg.commits import BATCH, WRITER, load_table
@@ -133,7 +133,7 @@ class Router:
             if self._complete == self._marked or self._writer is None:
                 return
             self._claim.check()
-            commit = load_table(self._spark, quoted(self.route.table)).newAppend()
+            commit = load_table(self._spark, quoted_table(self.route.table)).newAppend()
             for key, value in properties(self._complete).items():
                 commit = commit.set(key, value)
             commit.set(WRITER, self._writer.writer).set(BATCH, str(self.batch)).commit()

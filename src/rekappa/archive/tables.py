@@ -15,6 +15,7 @@ from rekappa.config.model import Archive, IcebergCandidate, KafkaCandidate, Sour
 from rekappa.errors import ArchiveError, ConfigError
 from rekappa.home import Home
 from rekappa.record import INGESTION, METADATA, METADATA_TYPE, OFFSET, PARTITION, REGION
+from rekappa.spark.names import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -73,13 +74,12 @@ def routes(loaded: Loaded, only: str | None = None) -> list[Route]:
     return found
 
 
-def quoted(table: str) -> str:
-    return ".".join(f"`{part}`" for part in table.split("."))
+def quoted_table(table: str) -> str:
+    return ".".join(quoted(part) for part in table.split("."))
 
 
 def ddl(name: str, kind: DataType) -> str:
-    escaped = name.replace("`", "``")
-    return f"`{escaped}` {kind.simpleString()}"
+    return f"{quoted(name)} {kind.simpleString()}"
 
 
 def exists(spark: SparkSession, table: str) -> bool:
@@ -104,7 +104,7 @@ def prepare_archive(spark: SparkSession, route: Route, payload: StructType, arch
         if old == new and same == field.name:
             continue
         if same == field.name and (old.simpleString(), new.simpleString()) in _WIDENS:
-            spark.sql(f"ALTER TABLE {quoted(route.table)} ALTER COLUMN `{same}` TYPE {new.simpleString()}")
+            spark.sql(f"ALTER TABLE {quoted_table(route.table)} ALTER COLUMN {quoted(same)} TYPE {new.simpleString()}")
             continue
         raise ArchiveError(
             f"Cannot archive source {route.source_name!r}: column {same!r} of {route.table} is {old.simpleString()}, "
@@ -123,7 +123,7 @@ def table_payload(spark: SparkSession, table: str) -> StructType:
     """The table's columns but `__metadata__`."""
     from pyspark.sql.types import StructType
 
-    spark.sql(f"REFRESH TABLE {quoted(table)}")
+    spark.sql(f"REFRESH TABLE {quoted_table(table)}")
     return StructType([field for field in spark.table(table).schema.fields if field.name != METADATA])
 
 
@@ -131,7 +131,7 @@ def add_columns(spark: SparkSession, table: str, columns: dict[str, Any]) -> Non
     """New nullable columns; adding none is nothing."""
     if columns:
         made = ", ".join(ddl(name, kind) for name, kind in columns.items())
-        spark.sql(f"ALTER TABLE {quoted(table)} ADD COLUMNS ({made})")
+        spark.sql(f"ALTER TABLE {quoted_table(table)} ADD COLUMNS ({made})")
 
 
 def prepare_dead_letters(spark: SparkSession, table: str) -> None:
@@ -141,8 +141,8 @@ def prepare_dead_letters(spark: SparkSession, table: str) -> None:
         return
     _namespace(spark, table)
     spark.sql(
-        f"CREATE TABLE IF NOT EXISTS {quoted(table)} (source STRING, reason STRING, archived BOOLEAN, value BINARY, "
-        f"{METADATA} {METADATA_TYPE}) USING iceberg PARTITIONED BY (days({INGESTION})) "
+        f"CREATE TABLE IF NOT EXISTS {quoted_table(table)} (source STRING, reason STRING, archived BOOLEAN, "
+        f"value BINARY, {METADATA} {METADATA_TYPE}) USING iceberg PARTITIONED BY (days({INGESTION})) "
         "TBLPROPERTIES ('write.parquet.compression-codec'='zstd', 'write.distribution-mode'='none', "
         "'write.metadata.delete-after-commit.enabled'='true')"
     )
@@ -152,7 +152,7 @@ def _namespace(spark: SparkSession, table: str) -> None:
     parts = table.split(".")
     if len(parts) < 3:
         raise ArchiveError(f"Cannot use table name {table!r}", hint="Write it as catalog.namespace.table.")
-    spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {quoted('.'.join(parts[:-1]))}")
+    spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {quoted_table('.'.join(parts[:-1]))}")
 
 
 def _create(spark: SparkSession, table: str, payload: StructType, archive: Archive) -> None:
@@ -170,9 +170,9 @@ def _create(spark: SparkSession, table: str, payload: StructType, archive: Archi
     columns = ", ".join(ddl(field.name, field.dataType) for field in payload.fields)
     listed = ", ".join(f"'{key}'='{value}'" for key, value in properties.items())
     spark.sql(
-        f"CREATE TABLE IF NOT EXISTS {quoted(table)} ({columns}, {METADATA} {METADATA_TYPE}) USING iceberg "
+        f"CREATE TABLE IF NOT EXISTS {quoted_table(table)} ({columns}, {METADATA} {METADATA_TYPE}) USING iceberg "
         f"PARTITIONED BY (hours({INGESTION}), {REGION}) TBLPROPERTIES ({listed})"
     )
     # Each task sorts what it read: files come out sorted without a shuffle.
-    spark.sql(f"ALTER TABLE {quoted(table)} WRITE LOCALLY ORDERED BY {INGESTION}, {PARTITION}, {OFFSET}")
-    spark.sql(f"ALTER TABLE {quoted(table)} SET TBLPROPERTIES ('write.distribution-mode'='none')")
+    spark.sql(f"ALTER TABLE {quoted_table(table)} WRITE LOCALLY ORDERED BY {INGESTION}, {PARTITION}, {OFFSET}")
+    spark.sql(f"ALTER TABLE {quoted_table(table)} SET TBLPROPERTIES ('write.distribution-mode'='none')")

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from rekappa.archive.damage import naming_damage
-from rekappa.archive.tables import Route, exists, quoted
+from rekappa.archive.tables import Route, exists, quoted_table
 from rekappa.record import OFFSET, PARTITION, REGION, TOPIC
 
 if TYPE_CHECKING:
@@ -101,10 +101,10 @@ def _positions(spark: SparkSession, route: Route) -> DataFrame:
         names = {"topic": TOPIC, "region": REGION, "partition": PARTITION, "offset": OFFSET}
         return rows.select(*[F.col(path).alias(name) for name, path in names.items()], F.lit(dead).alias("dead"))
 
-    spark.sql(f"REFRESH TABLE {quoted(route.table)}")
+    spark.sql(f"REFRESH TABLE {quoted_table(route.table)}")
     found = positions(spark.table(route.table), 0)
     if exists(spark, route.dead_letters):
-        spark.sql(f"REFRESH TABLE {quoted(route.dead_letters)}")
+        spark.sql(f"REFRESH TABLE {quoted_table(route.dead_letters)}")
         letters = spark.table(route.dead_letters).where((F.col("source") == route.source_name) & ~F.col("archived"))
         found = found.unionByName(positions(letters, 1))
     return found
