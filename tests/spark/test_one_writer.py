@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import re
 import signal
+import sqlite3
 import subprocess
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -88,6 +90,24 @@ class Writers(Project):
         return min((entry["batch"] + 1 for entry in entries), default=0)
 
 
+def suspend(writers: Writers, processes: list[subprocess.Popen[str]]) -> None:
+    """Stop them between two changes of the store: in the midst of one they would hold its file against everybody."""
+
+    def stopped_outside_a_change() -> bool:
+        for process in processes:
+            process.send_signal(signal.SIGSTOP)
+        with closing(sqlite3.connect(writers.home.root / "runs.db", timeout=1)) as store:
+            try:
+                store.execute("BEGIN IMMEDIATE")
+            except sqlite3.OperationalError:
+                for process in processes:
+                    process.send_signal(signal.SIGCONT)
+                return False
+        return True
+
+    wait_until(stopped_outside_a_change, "both are suspended and hold no lock")
+
+
 KINDS = {Kind.LIVE: ("run",), Kind.ARCHIVE: ("archive", "run")}
 
 
@@ -154,8 +174,7 @@ def test_one_that_was_suspended_and_replaced_writes_nothing_more(
     first = {kind: start(*words, str(writers.folder), command=SHORT) for kind, words in KINDS.items()}
     for kind in KINDS:
         wait_until(lambda kind=kind: writers.done(kind) > 0, f"the {kind} run is at work")  # type: ignore[misc]
-    for process in first.values():
-        process.send_signal(signal.SIGSTOP)
+    suspend(writers, list(first.values()))
     writers.send_ids(range(300, 500))
     for kind in KINDS:
         expired = lambda kind=kind: (run := writers.newest(kind)) is not None and run.state is State.DIED  # noqa: E731

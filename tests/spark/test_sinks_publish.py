@@ -180,9 +180,10 @@ def test_a_sink_that_cannot_be_read_is_not_taken_for_an_empty_one(
     it = AddingPublisher(part(sink_config, sink.name, rows(spark, 10, 40)), "parquet", sink, sink.withdraw)
     with pytest.raises(Exception, match=r"(?i)parquet"):
         effect(it)
-    gone = KafkaSink("gone", "anything", {"kafka.bootstrap.servers": "127.0.0.1:9"}, home.root / "gone")
+    name = "kafka_published"
+    gone = KafkaSink(name, "anything", {"kafka.bootstrap.servers": "127.0.0.1:9"}, home.root / "gone")
     with pytest.raises(SinkError, match="Cannot read Kafka topic 'anything'"):
-        effect(AddingPublisher(part(sink_config, "gone", rows(spark, 10, 40)), "kafka", gone))
+        effect(AddingPublisher(part(sink_config, name, rows(spark, 10, 40)), "kafka", gone))
 
 
 def test_kafka_takes_the_rows_once_and_says_whose_they_are(

@@ -87,5 +87,6 @@ class Database:
             cause = " ".join(str(error.orig).split())
             raise StoreError(
                 f"Cannot use run store {self.address}: {cause}",
-                hint=f"Is it there, and has it room? A change waits for others for {BUSY:.0f} seconds at most.",
+                hint=f"Is it there, and has it room? A change waits for others for {BUSY:.0f} seconds at most; "
+                "a process that is suspended (Ctrl-Z) in the midst of one holds up all of them.",
             ) from error
