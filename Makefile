@@ -89,7 +89,7 @@ LOCK := $(BIN)/pip-compile --quiet --generate-hashes --allow-unsafe --strip-extr
 lock: $(VENV)/.dev
 	$(LOCK) -o requirements/build.txt requirements/build.in
 	$(LOCK) -o requirements/base.txt pyproject.toml
-	$(LOCK) --extra cassandra --extra opensearch --extra postgres --extra dev -c requirements/base.txt -o requirements/dev.txt pyproject.toml
+	$(LOCK) --extra cassandra --extra opensearch --extra postgres --extra registry --extra dev -c requirements/base.txt -o requirements/dev.txt pyproject.toml
 	$(LOCK) -o requirements/java.txt requirements/java.in
 
 clean:

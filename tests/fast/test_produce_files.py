@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from rekappa.cli.main import main
 from rekappa.config.model import Source
 from rekappa.errors import InputError, SourceError
+from rekappa.produce.encode import encoder
 from rekappa.produce.events import Checked, Reading, Shaper, check, require_sound
 from rekappa.produce.files import open_rows
 from rekappa.produce.spool import Spool
@@ -40,7 +41,7 @@ EXPECTED = [
 def read(path: Path, reading: Reading = Reading(), **options: Any) -> tuple[Checked, list[tuple[int, Any]]]:  # noqa: B008
     file = open_rows(path, **options)
     with Spool("orders") as spool:
-        found = check(file, Shaper(SOURCE, path.parent, file, reading), spool)
+        found = check(file, Shaper(SOURCE, path.parent, encoder(SOURCE, path.parent), file, reading), spool)
         require_sound(file, found, skip_bad=False)
         return found, [(one.millis, json.loads(one.value)) for one in spool.messages()]
 

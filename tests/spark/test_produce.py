@@ -102,7 +102,7 @@ def test_every_type_arrives_as_it_was(
     assert told.exit_code == 0, told.output
     assert (json.loads(told.stdout)["sent"], json.loads(told.stdout)["makes_topic"]) == (2, True)
     loaded = load(app)
-    read = records(messages(spark, broker, topic), loaded.config.sources[source], loaded.folder)
+    read = records(messages(spark, broker, topic), loaded, loaded.config.sources[source])
     schema = [(field.name, field.dataType) for field in read.schema.fields if field.name != "__metadata__"]
     written = [{**row, "counts": row["counts"] and dict(row["counts"])} for row in ROWS]
     expected = spark.createDataFrame([tuple(row[name] for name, _ in schema) for row in written], _named(schema))

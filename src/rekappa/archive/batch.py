@@ -9,17 +9,16 @@ for the slow way: undecodable messages go to the dead letters, new fields become
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import reduce
 from operator import add, and_
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rekappa.archive import fields
 from rekappa.archive.tables import Route, add_columns, quoted_table, table_payload
-from rekappa.iceberg.commits import BATCH, WRITER, load_table, stamp
+from rekappa.iceberg.commits import BATCH, MARK, WRITER, load_table, stamp
 from rekappa.record import METADATA, OFFSET, PARTITION, REGION, TOPIC
-from rekappa.sources.decode import DECODED, column_type, decode, is_event
+from rekappa.sources.decode import DECODED, Decoder, column_type, is_event
 from rekappa.sources.kafka import metadata
 
 if TYPE_CHECKING:
@@ -40,15 +39,15 @@ class BatchWriter:
         self,
         route: Route,
         writer: str,
-        folder: Path,
+        decoder: Decoder,
         declared: StructType,
         columns: StructType,
         evolve: bool,
         check: Callable[[], None],
     ) -> None:
-        self.route, self.writer, self.folder = route, writer, folder
+        self.route, self.writer, self._decoder = route, writer, decoder
         self.declared, self.columns = declared, columns
-        self._evolve = evolve and route.source.format == "json"
+        self._evolve = evolve and decoder.names_fields
         self._checked = False
         self._check = check
 
@@ -71,9 +70,7 @@ class BatchWriter:
 
         passing = Observation()
         value, read = F.col("value"), F.col(DECODED)
-        decoded = raw.select(
-            "value", metadata(), decode(self.route.source, self.folder, value, self.columns).alias(DECODED)
-        )
+        decoded = raw.select("value", metadata(), self._decoder.decode(value, self.columns).alias(DECODED))
         made = [read[name].alias(name) for name in self.columns.names]
         rows = decoded.select(*made, METADATA, self._is_regular(value, read).alias(REGULAR))
         # The observation also keeps the filter above the decoding: pushed below, it would parse each message again.
@@ -87,33 +84,27 @@ class BatchWriter:
         from pyspark.sql import functions as F
 
         spark, route, value = raw.sparkSession, self.route, F.col("value")
-        if self.writer in done:
-            # Found now, for good: the table that it is told by is about to change.
-            odd = _not_archived(raw.select("value", metadata()), route).localCheckpoint()
+        if self.writer in done or not self._decoder.repeatable:
+            odd = _not_archived(raw.select("value", metadata()), route, self.writer, number)
         else:
-            read = raw.select(
-                "value", metadata(), decode(route.source, self.folder, value, self.columns).alias(DECODED)
-            )
+            read = raw.select("value", metadata(), self._decoder.decode(value, self.columns).alias(DECODED))
             odd = read.where(~self._is_regular(value, F.col(DECODED))).select("value", METADATA)
-        odd = odd.persist()
-        try:
-            sound = odd.select(
-                "value", METADATA, decode(route.source, self.folder, value, self.declared).alias(DECODED)
-            ).where(is_event(value, F.col(DECODED)))
-            if self._evolve:
-                self._grow(spark, sound)
-            if DEAD + self.writer not in done:
-                self._bury(odd, number)
-            if self.writer + NEW_FIELDS not in done:
-                self._append_sound(sound, number)
-        finally:
-            odd.unpersist()
+        # Found and decoded now, for good: the table that it is told by is about to change, and a registry may answer
+        # otherwise a second time.
+        odd = odd.withColumn(DECODED, self._decoder.decode(value, self.declared)).localCheckpoint()
+        sound = odd.where(is_event(value, F.col(DECODED)))
+        if self._evolve:
+            self._grow(spark, sound)
+        if DEAD + self.writer not in done:
+            self._bury(odd, number)
+        if self.writer + NEW_FIELDS not in done:
+            self._append_sound(sound, number)
 
     def _append_sound(self, sound: DataFrame, number: int) -> None:
         from pyspark.sql import functions as F
 
         declared = set(self.declared.names)
-        whole = decode(self.route.source, self.folder, F.col("value"), self.columns)
+        whole = self._decoder.decode(F.col("value"), self.columns)
         rows = sound.withColumn("__whole__", whole).select(
             *[F.col(DECODED if name in declared else "__whole__")[name].alias(name) for name in self.columns.names],
             METADATA,
@@ -125,8 +116,10 @@ class BatchWriter:
         from pyspark.sql import functions as F
         from pyspark.sql.types import MapType, StringType, StructType
 
-        known = frozenset(self.columns.names)
-        look = F.udf(lambda value: fields.unknown_fields(value, known), MapType(StringType(), StringType()))
+        known, decoder = frozenset(self.columns.names), self._decoder
+        look = F.udf(
+            lambda value: fields.unknown_fields(decoder.body_of(value), known), MapType(StringType(), StringType())
+        )
         seen = sound.select(F.explode(look("value")).alias("name", "kind")).distinct().collect()
         kinds: dict[str, set[str]] = {}
         for row in seen:
@@ -149,27 +142,26 @@ class BatchWriter:
         """Dead letters: what is no event, and events of which a field that nobody declared could not be kept."""
         from pyspark.sql import functions as F
 
-        route, value = self.route, F.col("value")
+        route, value, decoder, evolve = self.route, F.col("value"), self._decoder, self._evolve
         declared = {field.name: field.dataType.simpleString() for field in self.declared.fields}
         extra = {f.name: f.dataType.simpleString() for f in self.columns.fields if f.name not in declared}
-        known, evolve, is_json = frozenset(self.columns.names), self._evolve, route.source.format == "json"
+        known = frozenset(self.columns.names)
 
-        def why(message: bytes | None, sound: bool) -> str | None:
+        def why(message: bytes | None, sound: bool, said: str | None) -> str | None:
+            body = decoder.body_of(message)
             if not sound:
-                if is_json or message is None:
-                    return fields.reason(message, declared)
-                return "not a record of the Avro schema"
+                return said or fields.reason(body, declared)
             if not evolve:
                 return None
-            lost = fields.misfits(message, extra)
-            lost += [f"field {n!r}: no column can have this name" for n in fields.unknown_fields(message, known)]
+            lost = fields.misfits(body, extra)
+            lost += [f"field {n!r}: no column can have this name" for n in fields.unknown_fields(body, known)]
             return "; ".join(lost) or None
 
-        read = odd.withColumn(DECODED, decode(route.source, self.folder, value, self.declared))
-        read = read.withColumn("archived", is_event(value, F.col(DECODED)))
+        read = odd.withColumn("archived", is_event(value, F.col(DECODED)))
+        told = F.udf(lambda message, sound, said: why(message, sound, said), "string")
         letters = read.select(
             F.lit(route.source_name).alias("source"),
-            F.udf(lambda message, sound: why(message, sound), "string")("value", "archived").alias("reason"),
+            told("value", "archived", decoder.said(F.col(DECODED))).alias("reason"),
             "archived",
             "value",
             METADATA,
@@ -191,7 +183,7 @@ class BatchWriter:
             return passes
         # Looking at the keys parses the message once more. An object has at most one field more than the text has
         # commas: where that many columns have a value, there is no room for another field.
-        text = value.cast("string")
+        text = self._decoder.body(value).cast("string")
         most = F.octet_length(text) - F.octet_length(F.replace(text, F.lit(","))) + 1
         filled = reduce(add, [read[name].isNotNull().cast("int") for name in self.columns.names])
         known = F.array(*[F.lit(name) for name in self.columns.names])
@@ -199,17 +191,40 @@ class BatchWriter:
         return passes & F.when(most <= filled, True).otherwise(F.coalesce(none_new, F.lit(False)))
 
 
-def _not_archived(messages: DataFrame, route: Route) -> DataFrame:
-    """What the table does not hold. The columns that it had when the first commit of a batch was made may have
-    been fewer than now, so that what was odd then can't be told by looking at the messages."""
+def _not_archived(messages: DataFrame, route: Route, writer: str, number: int) -> DataFrame:
+    """What the batch's first commit left out. The columns that the table had when it was made may have been fewer than
+    now, so that what was odd then can't be told by looking at the messages."""
     from pyspark.sql import functions as F
 
     spark = messages.sparkSession
-    spark.sql(f"REFRESH TABLE {quoted_table(route.table)}")
     names = {"__r": REGION, "__t": TOPIC, "__p": PARTITION, "__o": OFFSET}
-    held = spark.table(route.table).select(*[F.col(path).alias(name) for name, path in names.items()])
+    held = _added(spark, route.table, writer, number).select(*[F.col(path).alias(name) for name, path in names.items()])
     same = reduce(and_, [F.col(path) == F.col(name) for name, path in names.items()])
     return messages.join(held, same, "left_anti")
+
+
+def _added(spark: SparkSession, table: str, writer: str, number: int) -> DataFrame:
+    """The rows that the writer's commit of the batch brought."""
+    for snapshot in _line(spark, table):
+        summary = snapshot.summary()
+        if (summary.get(WRITER), summary.get(BATCH), summary.get(MARK)) == (writer, str(number), None):
+            reader, parent = spark.read.format("iceberg"), snapshot.parentId()
+            if parent is None:
+                return reader.option("snapshot-id", snapshot.snapshotId()).load(table)
+            between = {"start-snapshot-id": parent, "end-snapshot-id": snapshot.snapshotId()}
+            return reader.options(**between).load(table)
+    # Its snapshot has expired: the table has them among all others.
+    return spark.table(table)
+
+
+def _line(spark: SparkSession, table: str) -> Iterator[Any]:
+    """The table's snapshots, newest first."""
+    loaded = load_table(spark, quoted_table(table))
+    snapshot = loaded.currentSnapshot()
+    while snapshot is not None:
+        yield snapshot
+        parent = snapshot.parentId()
+        snapshot = loaded.snapshot(parent) if parent is not None else None
 
 
 def _committed(spark: SparkSession, route: Route, writer: str, number: int) -> set[str]:
@@ -217,15 +232,11 @@ def _committed(spark: SparkSession, route: Route, writer: str, number: int) -> s
     names = {writer, writer + NEW_FIELDS, DEAD + writer}
     found: set[str] = set()
     for table in (route.table, route.dead_letters):
-        loaded = load_table(spark, quoted_table(table))
-        snapshot = loaded.currentSnapshot()
-        while snapshot is not None:
+        for snapshot in _line(spark, table):
             summary = snapshot.summary()
             name, batch = summary.get(WRITER), summary.get(BATCH)
             if name in names and batch is not None:
                 if int(batch) < number:
                     break
                 found.add(name)
-            parent = snapshot.parentId()
-            snapshot = loaded.snapshot(parent) if parent is not None else None
     return found

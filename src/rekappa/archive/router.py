@@ -17,8 +17,8 @@ from rekappa.archive.offsets import archived_ends, batch_ends, starting_offsets
 from rekappa.archive.tables import Route, prepare_archive, prepare_dead_letters, quoted_table, routes
 from rekappa.errors import ArchiveError, LeaseLost
 from rekappa.home import Home, local_uri
-from rekappa.iceberg.commits import BATCH, WRITER, load_table
-from rekappa.sources.decode import payload_type
+from rekappa.iceberg.commits import BATCH, MARK, WRITER, load_table
+from rekappa.sources.decode import decoder, payload_type
 from rekappa.sources.kafka import messages
 from rekappa.spark.failures import Failure, read_failure
 from rekappa.spark.launch import spark_log
@@ -136,7 +136,7 @@ class Router:
             commit = load_table(self._spark, quoted_table(self.route.table)).newAppend()
             for key, value in properties(self._complete).items():
                 commit = commit.set(key, value)
-            commit.set(WRITER, self._writer.writer).set(BATCH, str(self.batch)).commit()
+            commit.set(WRITER, self._writer.writer).set(BATCH, str(self.batch)).set(MARK, "true").commit()
             self._marked = dict(self._complete)
 
     def stop(self) -> None:
@@ -169,7 +169,7 @@ class Router:
         self._writer = BatchWriter(
             self.route,
             f"{self.route.writer}:{identity}",
-            self._loaded.folder,
+            decoder(self._loaded, self.route.source),
             self._declared,
             self._columns,
             self._loaded.config.archive.evolve,

@@ -70,6 +70,7 @@ def produce(
     from rekappa.produce.destination import destination
     from rekappa.produce.events import Reading, Shaper, check, require_sound
     from rekappa.produce.files import open_rows
+    from rekappa.produce.registered import event_encoder
     from rekappa.produce.spool import Spool
     from rekappa.sources.kafka import client_options
     from rekappa.sources.open import named_source
@@ -78,8 +79,8 @@ def produce(
     found = named_source(loaded, source)
     rows = open_rows(file, delimiter)
     reading = Reading(time, _formats(formats), zone, key)
-    shaper = Shaper(found, loaded.folder, rows, reading)
     where = destination(loaded, source, region)
+    shaper = Shaper(found, loaded.folder, event_encoder(loaded, found, where.topic), rows, reading)
     with Spool(where.topic) as spool:
         checked = check(rows, shaper, spool)
         require_sound(rows, checked, skip_bad)

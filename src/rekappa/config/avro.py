@@ -14,7 +14,7 @@ _FROM = {
     "boolean": "BOOLEAN", "int": "INT", "long": "BIGINT", "float": "FLOAT", "double": "DOUBLE",
     "bytes": "BINARY", "string": "STRING", "enum": "STRING", "fixed": "BINARY",
 }  # fmt: skip
-_LOGICAL = {
+LOGICAL = {
     ("long", "timestamp-millis"): "TIMESTAMP",
     ("long", "timestamp-micros"): "TIMESTAMP",
     ("long", "local-timestamp-millis"): "TIMESTAMP_NTZ",
@@ -122,8 +122,8 @@ class _Reader:
             if not isinstance(precision, int) or not isinstance(scale, int) or not 0 <= scale <= precision <= 38:
                 raise self.refused(where, f"is a decimal with precision {precision!r} and scale {scale!r}")
             return Decimal(precision, scale)
-        if isinstance(name, str) and (kind, name) in _LOGICAL:
-            return Simple(_LOGICAL[(kind, name)])
+        if isinstance(name, str) and (kind, name) in LOGICAL:
+            return Simple(LOGICAL[(kind, name)])
         if isinstance(name, str) and name.startswith("time-"):
             raise self.refused(where, f"has the logical type {name!r}, which has no column type")
         # The Avro specification: a logical type one does not know is ignored.

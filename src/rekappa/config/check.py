@@ -75,6 +75,13 @@ def _sources(config: AppConfig, folder: FilePath) -> Iterator[Finding]:
                     f"is {source.event_time!r}, a {kind}, which is no time",
                     "Declare it as TIMESTAMP in the schema (Avro: timestamp-micros), or name a column that is one.",
                 )
+        registry = source.format.registry
+        if registry is not None and registry not in config.registries:
+            yield (
+                (*here, "format", "registry"),
+                f"names the unknown registry {registry!r}",
+                nearest(registry, config.registries) if config.registries else "Declare it under registries.",
+            )
         for candidate_name, candidate in source.candidates.items():
             if isinstance(candidate, KafkaCandidate):
                 yield from _clusters(config, (*here, "candidates", candidate_name), candidate)

@@ -69,6 +69,7 @@ def load(app: str | FilePath, *, overrides: Sequence[str] = (), environ: Mapping
         applied[override.path] = override
     _share(values, origins)
     _name_null(values)
+    _name_formats(values, origins)
     config = _validated(values, origins, applied, name)
     found = check.problems(config, file.parent, origins, name)
     if found:
@@ -175,6 +176,15 @@ def _name_null(values: dict[str, Any]) -> None:
         for one in (sink, *_mappings(sink.get("candidates")).values()):
             if "type" in one and one["type"] is None:
                 one["type"] = "null"
+
+
+def _name_formats(values: dict[str, Any], origins: dict[Path, Origin]) -> None:
+    """`format: avro` is `format: {type: avro}`, set by whoever set the word."""
+    for name, source in _mappings(values.get("sources")).items():
+        here = ("sources", name, "format")
+        if isinstance(source.get("format"), str):
+            source["format"] = {"type": source["format"]}
+            origins[(*here, "type")] = origins.get(here, DEFAULT)
 
 
 def _selections(values: dict[str, Any]) -> dict[str, str]:

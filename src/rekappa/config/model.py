@@ -83,6 +83,38 @@ class Catalog(Model):
     options: Options = {}
 
 
+class Registry(Model):
+    """A schema registry that speaks Confluent's API. `options` are named as Confluent's own clients name them."""
+
+    url: str = Field(min_length=1, description="Its address, with the path at which its API begins.")
+    options: Options = {}
+
+
+class Format(Model):
+    """How an event's bytes are written; `format: avro` is short for `{type: avro}`.
+
+    With a registry, messages begin with the id of the schema that they were written with. `subject` is where
+    `rekappa produce` finds the schema to write with: `<topic>-value` unless told otherwise.
+    """
+
+    type: Literal["json", "avro", "protobuf"] = "json"
+    registry: str | None = None
+    subject: str | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _named(cls, value: Any) -> Any:
+        return {"type": value} if isinstance(value, str) else value
+
+    @model_validator(mode="after")
+    def _needs_registry(self) -> Self:
+        if self.registry is None and self.type == "protobuf":
+            raise ValueError("protobuf needs a registry, which has the schema: {type: protobuf, registry: NAME}")
+        if self.registry is None and self.subject is not None:
+            raise ValueError("subject needs a registry: {type: …, registry: NAME, subject: …}")
+        return self
+
+
 class KafkaCandidate(Model):
     """Live events. Several clusters, one per region, may stand behind one source."""
 
@@ -125,7 +157,7 @@ class Source(Model):
     """`clock_skew` is how far an event's time may be ahead of its ingestion: every backfill reads that much more."""
 
     schema_: str | SchemaFile = Field(alias="schema")
-    format: Literal["json", "avro"] = "json"
+    format: Format = Format()
     event_time: str
     clock_skew: Duration = Field(default=timedelta(minutes=1), ge=timedelta())
     selected: str = "live"
@@ -388,6 +420,7 @@ class AppConfig(Model):
     owner: str | None = None
     clusters: dict[str, Cluster] = {"main": Cluster(bootstrap="stack")}
     catalogs: dict[str, Catalog] = Field(default={"lake": Catalog()}, min_length=1)
+    registries: dict[str, Registry] = {}
     sources: dict[str, Source] = Field(min_length=1)
     choices: dict[str, SinkChoice] = Field(alias="sinks", min_length=1)
     archive: Archive = Archive()

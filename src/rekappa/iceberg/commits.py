@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 WRITER = "rekappa.writer"
 BATCH = "rekappa.batch"
+MARK = "rekappa.mark"
+"""In a commit without rows, which only says how far its writer is: after that batch."""
 
 
 def stamp(writer: str, batch: int) -> dict[str, str]:

@@ -19,8 +19,8 @@ Encode = Callable[[Mapping[str, Any]], bytes]
 
 
 def encoder(source: Source, folder: Path) -> Encode:
-    """From converted values, by column, to a message's value. Raises `ValueError` for what the format can't hold."""
-    if source.format == "avro":
+    """From converted values, by column, to a message's payload. Raises `ValueError` for what the format can't hold."""
+    if source.format.type == "avro":
         schema = json.loads(avro_schema(source, folder))
         return lambda values: avro_bytes(schema, values)
     columns = payload_columns(source, folder)

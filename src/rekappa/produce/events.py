@@ -15,7 +15,7 @@ from rekappa.config.overrides import nearest
 from rekappa.config.schema import payload_columns
 from rekappa.errors import InputError
 from rekappa.produce.convert import convert
-from rekappa.produce.encode import encoder
+from rekappa.produce.encode import Encode
 from rekappa.produce.files import FileRows, Row
 from rekappa.produce.moments import EPOCHS, TimeReading, read_moment
 from rekappa.produce.spool import Spool
@@ -73,14 +73,14 @@ class Checked:
 class Shaper:
     """Makes a message of each row. Columns are told by their names, whatever their case; what the schema does not
     declare is left out, what the file does not have is null. A source's event time that the file does not have is the
-    time column's."""
+    time column's. `encode` makes the message's value of the converted ones."""
 
-    def __init__(self, source: Source, folder: Path, file: FileRows, reading: Reading) -> None:
+    def __init__(self, source: Source, folder: Path, encode: Encode, file: FileRows, reading: Reading) -> None:
         columns = payload_columns(source, folder)
         self._types = {column.name: column.type for column in columns}
         self._by_name = {column.name.lower(): column.name for column in columns}
         self._event_time = source.event_time
-        self._reading, self._encode = reading, encoder(source, folder)
+        self._reading, self._encode = reading, encode
         self.time = reading.time or _as_in(file, source.event_time)
         self.left_out: set[str] = set()
         self.seen: set[str] = set()

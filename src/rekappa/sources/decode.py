@@ -1,15 +1,17 @@
-"""From a message's bytes to payload columns: JSON and Avro, the same for the live source and the router.
+"""From a message's bytes to payload columns, whatever their format; the same for the live source and the router.
 
-Decoding never fails a query. A message that does not fit the declared schema has a null `DECODED` column:
-the live source leaves it out, the router keeps it in the dead letters. A message without a value (a
-tombstone) holds no event and is treated the same way.
+No message fails a query. One that does not fit the declared schema has a `CORRUPT` field, or is null as a whole: the
+live source leaves it out, the router keeps it in the dead letters. A message without a value (a tombstone) holds no
+event and is treated the same way.
 """
 
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
+from rekappa.config.model import SchemaFile
 from rekappa.record import METADATA_TYPE
 
 if TYPE_CHECKING:
@@ -18,7 +20,10 @@ if TYPE_CHECKING:
     from pyspark.sql import Column
     from pyspark.sql.types import DataType, StructType
 
+    from rekappa.config.load import Loaded
     from rekappa.config.model import Source
+    from rekappa.sources.payloads.columns import Payload
+    from rekappa.sources.payloads.registry import Place
 
 DECODED = "__decoded__"
 CORRUPT = "__corrupt__"
@@ -61,13 +66,139 @@ def column_type(ddl: str) -> Any:
     return whole.fields[0].dataType
 
 
-def decode(source: Source, folder: Path, value: Column, payload: StructType) -> Column:
-    """A struct of the payload's fields and `CORRUPT`, which is null exactly where decoding worked."""
-    if source.format == "json":
-        return _json(value, payload)
+class Decoder(Protocol):
+    """One format. Goes to Spark's workers with the functions that use it there."""
+
+    @property
+    def repeatable(self) -> bool:
+        """Whether a message is decoded the same a second time: not where somebody else is asked."""
+
+    @property
+    def names_fields(self) -> bool:
+        """Whether messages name their fields, those that nobody declared among them: JSON does."""
+
+    def decode(self, value: Column, payload: StructType) -> Column:
+        """A struct of the payload's fields and `CORRUPT`, which is null exactly where decoding worked."""
+
+    def said(self, decoded: Column) -> Column:
+        """Why there is no event in the message, as far as decoding tells; null or empty where it does not."""
+
+    def body(self, value: Column) -> Column:
+        """The messages without what stands in front of their payload."""
+
+    def body_of(self, message: bytes | None) -> bytes | None:
+        """The same of one message."""
+
+
+def decoder(loaded: Loaded, source: Source) -> Decoder:
+    """How a source's messages are decoded."""
     from rekappa.config.schema import avro_schema
 
-    return _avro(value, payload, avro_schema(source, folder))
+    kind, registry = source.format.type, source.format.registry
+    if registry is None:
+        return PlainJson() if kind == "json" else PlainAvro(avro_schema(source, loaded.folder))
+    from rekappa.sources.payloads.avro import AvroPayload
+    from rekappa.sources.payloads.protobuf import ProtobufPayload
+    from rekappa.sources.payloads.registry import Place
+
+    place = Place.of(loaded.config.registries[registry])
+    if kind == "json":
+        return RegisteredJson(place)
+    if kind == "protobuf":
+        return Registered(ProtobufPayload(place))
+    resolves = isinstance(source.schema_, SchemaFile) and source.schema_.file.endswith(".avsc")
+    return Registered(AvroPayload(place, avro_schema(source, loaded.folder) if resolves else None))
+
+
+class _Whole:
+    """Messages that are payload from their first byte on."""
+
+    repeatable: ClassVar[bool] = True
+
+    def body(self, value: Column) -> Column:
+        return value
+
+    def body_of(self, message: bytes | None) -> bytes | None:
+        return message
+
+
+class _Framed:
+    """Messages that begin with the id of the schema that they were written with."""
+
+    repeatable: ClassVar[bool] = False
+
+    def said(self, decoded: Column) -> Column:
+        return decoded[CORRUPT]
+
+    def body(self, value: Column) -> Column:
+        from pyspark.sql import functions as F
+
+        from rekappa.sources.payloads.wire import HEAD_BYTES
+
+        return F.substring(value, HEAD_BYTES + 1, 2**31 - 1)
+
+    def body_of(self, message: bytes | None) -> bytes | None:
+        from rekappa.sources.payloads.wire import HEAD_BYTES
+
+        return None if message is None else message[HEAD_BYTES:]
+
+
+@dataclass(frozen=True)
+class PlainJson(_Whole):
+    names_fields: ClassVar[bool] = True
+
+    def decode(self, value: Column, payload: StructType) -> Column:
+        return _json(value, payload)
+
+    def said(self, decoded: Column) -> Column:
+        from pyspark.sql import functions as F
+
+        return F.lit(None).cast("string")
+
+
+@dataclass(frozen=True)
+class PlainAvro(_Whole):
+    """Records that bear no mark of their schema: all are of this one."""
+
+    schema: str
+    names_fields: ClassVar[bool] = False
+
+    def decode(self, value: Column, payload: StructType) -> Column:
+        return _avro(value, payload, self.schema)
+
+    def said(self, decoded: Column) -> Column:
+        return decoded[CORRUPT]
+
+
+@dataclass(frozen=True)
+class RegisteredJson(_Framed):
+    """JSON behind the id of a JSON schema. The id must be known; what an event is, the source's own schema says."""
+
+    place: Place
+    names_fields: ClassVar[bool] = True
+
+    def decode(self, value: Column, payload: StructType) -> Column:
+        from pyspark.sql import functions as F
+
+        from rekappa.sources.payloads.columns import problems
+
+        read = _json(self.body(value), payload)
+        misfit = F.when(read.isNull() | read[CORRUPT].isNotNull(), F.lit(""))
+        corrupt = F.coalesce(problems(value, self.place, "JSON"), misfit)
+        return F.struct(*[read[name].alias(name) for name in payload.names], corrupt.alias(CORRUPT))
+
+
+@dataclass(frozen=True)
+class Registered(_Framed):
+    """Messages that only their schema can read, found by the id in front of each."""
+
+    payload: Payload
+    names_fields: ClassVar[bool] = False
+
+    def decode(self, value: Column, payload: StructType) -> Column:
+        from rekappa.sources.payloads.columns import decoded
+
+        return decoded(value, self.payload, payload, CORRUPT)
 
 
 def _json(value: Column, payload: StructType) -> Column:
@@ -89,7 +220,9 @@ def _avro(value: Column, payload: StructType, writer: str) -> Column:
     reader = {**fields, "fields": [*fields["fields"], {"name": CORRUPT, "type": "boolean", "default": True}]}
     options = {"mode": "PERMISSIVE", "avroSchema": json.dumps(reader)}
     read = from_avro(value, writer, options)
-    corrupt = F.when(read[CORRUPT].isNull(), F.lit("")).otherwise(F.lit(None).cast("string"))
+    corrupt = F.when(read[CORRUPT].isNull(), F.lit("not a record of the Avro schema")).otherwise(
+        F.lit(None).cast("string")
+    )
     kept = [read[field.name].cast(field.dataType).alias(field.name) for field in payload.fields]
     return F.struct(*kept, corrupt.alias(CORRUPT))
 

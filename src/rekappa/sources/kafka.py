@@ -11,12 +11,12 @@ from rekappa.config.model import AppConfig, KafkaCandidate, Source
 from rekappa.errors import SourceError
 from rekappa.home import Home
 from rekappa.record import METADATA
-from rekappa.sources.decode import DECODED, decode, is_event, metadata_type, payload_type
+from rekappa.sources.decode import DECODED, decoder, is_event, metadata_type, payload_type
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from pyspark.sql import Column, DataFrame, SparkSession
+
+    from rekappa.config.load import Loaded
 
 NUMBER = "__number__"
 _JAAS = re.compile(r'\b(username|password)\s*=\s*"((?:[^"\\]|\\.)*)"')
@@ -115,15 +115,15 @@ def metadata() -> Column:
     return F.when(F.lit(1) == F.lit(1), F.struct(*fields).cast(metadata_type())).alias(METADATA)
 
 
-def records(raw: DataFrame, source: Source, folder: Path) -> DataFrame:
+def records(raw: DataFrame, loaded: Loaded, source: Source) -> DataFrame:
     """Events in the record shape; what can't be decoded is left out."""
     from pyspark.sql import functions as F
 
-    payload = payload_type(source, folder)
+    payload = payload_type(source, loaded.folder)
     value = F.col("value")
     # A filter, ours or the job's, that is pushed below the decoding parses each message once more. Spark does not
     # push it below a column that is not deterministic, as long as something above needs that column.
     number = F.spark_partition_id().alias(NUMBER)
-    read = raw.select("value", metadata(), decode(source, folder, value, payload).alias(DECODED), number)
+    read = raw.select("value", metadata(), decoder(loaded, source).decode(value, payload).alias(DECODED), number)
     events = read.where(is_event(value, F.col(DECODED)) & (F.col(NUMBER) >= 0))
     return events.select(*[F.col(DECODED)[name].alias(name) for name in payload.names], METADATA)

@@ -28,7 +28,7 @@ def open_stream(spark: SparkSession, loaded: Loaded, home: Home, source_name: st
     if isinstance(candidate, KafkaCandidate):
         from rekappa.sources.kafka import messages, records
 
-        return records(messages(spark, loaded.config, home, candidate), source, loaded.folder)
+        return records(messages(spark, loaded.config, home, candidate), loaded, source)
     if isinstance(candidate, IcebergCandidate) and candidate.follow:
         from rekappa.sources.iceberg import follow_archive
 
