@@ -15,11 +15,11 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from rekappa.expect import CodeChange
 from rekappa.plan.plan import Mode
 from rekappa.store.code import Code
 from rekappa.validate.controls import Control
 from rekappa.validate.diff import UNIT, diff
-from rekappa.validate.expect import CodeChange
 from rekappa.validate.experiments import Experiments
 from rekappa.validate.production import NoControl, same_code
 from rekappa.validate.result import Cause, Rules
