@@ -93,3 +93,33 @@ def test_partitions_that_iceberg_knows(tmp_path: Path, part: str) -> None:
     )
     (tmp_path / "app.py").write_text("")
     load(tmp_path)
+
+
+def test_two_sources_in_one_archive(tmp_path: Path) -> None:
+    twice = APP.replace("sinks:", SECOND_SOURCE + "sinks:", 1)
+    (tmp_path / "rekappa.yaml").write_text(twice)
+    (tmp_path / "app.py").write_text("")
+    with pytest.raises(
+        ConfigError, match=r"sources\.again is archived in lake\.events\.orders, which is the archive of"
+    ):
+        load(tmp_path)
+
+
+SECOND_SOURCE = """
+  again:
+    schema: id BIGINT, at TIMESTAMP
+    event_time: at
+    candidates:
+      live: {type: kafka, topic: orders}
+      backfill: {type: iceberg, table: lake.events.orders}
+"""
+
+
+def test_two_candidates_of_a_sink_in_one_place(tmp_path: Path) -> None:
+    place = "{type: iceberg, table: lake.shop.one}"
+    twice = f"{{event_time: at, candidates: {{production: {place}, test: {place}}}}}"
+    text = APP.replace("{type: iceberg, table: lake.shop.one, event_time: at}", twice)
+    (tmp_path / "rekappa.yaml").write_text(text)
+    (tmp_path / "app.py").write_text("")
+    with pytest.raises(ConfigError, match=r"sinks\.one\.candidates\.test writes to .*, as candidate 'production' does"):
+        load(tmp_path)

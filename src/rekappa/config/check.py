@@ -115,6 +115,17 @@ def _sinks(config: AppConfig) -> Iterator[Finding]:
             yield (*here, "selected"), f"is {choice.selected!r}, which is none of its candidates", known
         if len({candidate.job or name for candidate in choice.candidates.values()}) > 1:
             yield here, "has candidates that take different outputs", "Write `job` once, beside `candidates`."
+        places = [
+            (candidate, target_of(sink)) for candidate, sink in choice.candidates.items() if sink.type in _REPLACED
+        ]
+        for candidate, target in places:
+            twin = next(other for other, place in places if place == target)
+            if twin != candidate:
+                yield (
+                    (*here, "candidates", candidate),
+                    f"writes to {target}, as candidate {twin!r} does",
+                    "A candidate is another place: give it a table of its own.",
+                )
     for path, sink in _candidates(config):
         if "key" in sink.model_fields_set and not sink.key:
             yield (*path, "key"), "is empty", "Name its columns, for example  key: [id], or leave it out."
@@ -178,12 +189,18 @@ def _tables(config: AppConfig) -> Iterator[Finding]:
 
 def _shared(config: AppConfig) -> Iterator[Finding]:
     """Places that two write to: what one of them replaces would be the other's."""
-    taken = {
-        candidate.table.lower(): f"the archive of source {name!r}"
-        for name, source in config.sources.items()
-        for candidate in source.candidates.values()
-        if isinstance(candidate, IcebergCandidate)
-    }
+    taken: dict[str, str] = {}
+    for name, source in config.sources.items():
+        for candidate in source.candidates.values():
+            if not isinstance(candidate, IcebergCandidate):
+                continue
+            mine = f"the archive of source {name!r}"
+            if taken.setdefault(candidate.table.lower(), mine) != mine:
+                yield (
+                    ("sources", name),
+                    f"is archived in {candidate.table}, which is {taken[candidate.table.lower()]} too",
+                    "Give each its own table, or let jobs share one source: what both archive would be there twice.",
+                )
     if config.archive.dead_letters is not None:
         taken[config.archive.dead_letters.lower()] = "the table of dead letters"
     for name, choice in config.choices.items():
