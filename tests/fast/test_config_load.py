@@ -475,7 +475,6 @@ def test_an_event_time_that_is_no_time(write: Write, kind: str) -> None:
     [
         ("key: [id]", "upsert", "default"),
         ("", "append", "default"),
-        ("key: []", "append", "default"),
         ("mode: append, key: [id]", "append", "rekappa.yaml:10"),
     ],
 )

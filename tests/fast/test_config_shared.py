@@ -69,3 +69,57 @@ def test_no_time_zone(tmp_path: Path) -> None:
     assert "'Mars/Olympus', which is no time zone" in said(
         tmp_path, f"profiles.live.{zone}", f"profiles.backfill.{zone}"
     )
+
+
+@pytest.mark.parametrize(
+    ("override", "what"),
+    [
+        ("sinks.one.expect=changed~5", "sinks.one.expect is wrong: Cannot read expectation 'changed~5'"),
+        ("sinks.one.key=[]", "sinks.one.key is empty"),
+        ("sinks.one.partition_by=[weeks(at)]", "holds 'weeks(at)', which is no partition of an Iceberg table"),
+        ("sinks.one.partition_by=[bucket(id)]", "holds 'bucket(id)'"),
+    ],
+)
+def test_what_a_sink_says_of_itself_is_read_at_once(tmp_path: Path, override: str, what: str) -> None:
+    assert what in said(tmp_path, override)
+
+
+@pytest.mark.parametrize(
+    "part", ["id", "`odd name`", "days(at)", "HOURS( at )", "bucket(16, id)", "truncate(8, a.`b c`)", "years(`a``b`)"]
+)
+def test_partitions_that_iceberg_knows(tmp_path: Path, part: str) -> None:
+    (tmp_path / "rekappa.yaml").write_text(
+        APP.replace("table: lake.shop.one,", f"table: lake.shop.one, partition_by: ['{part}'],")
+    )
+    (tmp_path / "app.py").write_text("")
+    load(tmp_path)
+
+
+def test_two_sources_in_one_archive(tmp_path: Path) -> None:
+    twice = APP.replace("sinks:", SECOND_SOURCE + "sinks:", 1)
+    (tmp_path / "rekappa.yaml").write_text(twice)
+    (tmp_path / "app.py").write_text("")
+    with pytest.raises(
+        ConfigError, match=r"sources\.again is archived in lake\.events\.orders, which is the archive of"
+    ):
+        load(tmp_path)
+
+
+SECOND_SOURCE = """
+  again:
+    schema: id BIGINT, at TIMESTAMP
+    event_time: at
+    candidates:
+      live: {type: kafka, topic: orders}
+      backfill: {type: iceberg, table: lake.events.orders}
+"""
+
+
+def test_two_candidates_of_a_sink_in_one_place(tmp_path: Path) -> None:
+    place = "{type: iceberg, table: lake.shop.one}"
+    twice = f"{{event_time: at, candidates: {{production: {place}, test: {place}}}}}"
+    text = APP.replace("{type: iceberg, table: lake.shop.one, event_time: at}", twice)
+    (tmp_path / "rekappa.yaml").write_text(text)
+    (tmp_path / "app.py").write_text("")
+    with pytest.raises(ConfigError, match=r"sinks\.one\.candidates\.test writes to .*, as candidate 'production' does"):
+        load(tmp_path)

@@ -102,6 +102,28 @@ def test_bad_rows_are_told_by_line_and_value(tmp_path: Path) -> None:
         read(tmp_path / "a.jsonl")
 
 
+def test_what_stands_twice_and_what_nobody_declared_is_told(tmp_path: Path) -> None:
+    at = '"at": "2026-11-01T12:00Z"'
+    lines = [f'{{"id": 1, "id": 2, {at}}}', f'{{"id": 1, "ID": 2, {at}}}', f'{{"id": 1, "amount": 1e400, {at}}}']
+    (tmp_path / "a.jsonl").write_text("\n".join(lines))
+    with pytest.raises(
+        InputError, match=r"(?s)line 1: has 'id' twice.*line 2: ID is column 'id' once.*line 3: .*1e400"
+    ):
+        read(tmp_path / "a.jsonl")
+    pq.write_table(pa.Table.from_arrays([pa.array([1]), pa.array([2])], ["id", "id"]), tmp_path / "a.parquet")
+    with pytest.raises(InputError, match="column 'id' stands twice"):
+        read(tmp_path / "a.parquet")
+    kind = "STRUCT<a: INT, more: ARRAY<STRUCT<b: INT>>>"
+    nested = SOURCE.model_copy(update={"schema_": f"id BIGINT, s {kind}, at TIMESTAMP"})
+    row = {"id": 1, "s": {"a": 1, "x": 2, "more": [{"b": 1}, {"c": 3}]}, "at": "2026-11-01T12:00Z"}
+    (tmp_path / "b.jsonl").write_text(json.dumps(row))
+    (tmp_path / "b.csv").write_text(f'id,s,at\n1,"{json.dumps(row["s"]).replace(chr(34), chr(34) * 2)}",2026-11-01\n')
+    for name in ("b.jsonl", "b.csv"):
+        file = open_rows(tmp_path / name)
+        with Spool("orders") as spool:
+            assert check(file, Shaper(nested, tmp_path, file, Reading()), spool).left_out == ("s.more.c", "s.x")
+
+
 @pytest.mark.parametrize(
     ("name", "text", "reading", "words"),
     [

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rekappa.errors import ValidationError
-from rekappa.validate.expect import CodeChange, Expectation, parse_expectation
+from rekappa.expect import CodeChange, Expectation, parse_expectation
 
 names = st.text(st.characters(blacklist_categories=["Cs"], blacklist_characters="*?["), min_size=1, max_size=8)
 rows = st.integers(0, 1000)

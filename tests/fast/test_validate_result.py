@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rekappa.errors import ValidationError
-from rekappa.validate.expect import CodeChange, parse_expectation
+from rekappa.expect import CodeChange, parse_expectation
 from rekappa.validate.html import page
 from rekappa.validate.report import percent
 from rekappa.validate.result import (

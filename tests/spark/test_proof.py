@@ -13,7 +13,7 @@ import signal
 import sys
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -46,13 +46,13 @@ WINDOW = Window(START, START + 60 * MINUTE)
 CODE = """
 from pyspark.sql import functions as F
 from rekappa import App
-from limits import LIMIT
+from limits import FLOOR, LIMIT
 
 app = App("proof")
 
 @app.job
 def totals(events):
-    timed = events.withWatermark("event_ts", "5 minutes")
+    timed = events.where(F.col("v") >= FLOOR).withWatermark("event_ts", "5 minutes")
     grouped = timed.groupBy(F.window("event_ts", "10 minutes"), "user")
     rows = grouped.agg(F.count("*").alias("n"), F.count_if(F.col("v") >= LIMIT).alias("big"))
     return rows.select(F.col("window.start").alias("at"), "user", "n", "big")
@@ -94,10 +94,14 @@ class Proof:
     def store(self) -> RunStore:
         return RunStore.open(self.project.home)
 
-    def limit(self, value: int) -> None:
-        (self.project.folder / "limits.py").write_text(f"LIMIT = {value}\n")
+    def limit(self, value: int, floor: int = 0) -> None:
+        (self.project.folder / "limits.py").write_text(f"LIMIT = {value}\nFLOOR = {floor}\n")
         # A person would start a new process: this one has read the file already.
         sys.modules.pop("limits", None)
+
+    def send(self, events: list[Event]) -> None:
+        topic = f"{self.project.name}_events"
+        self.project.send([replace(one, topic=topic) for one in events])
 
     def backfill(self, **asked: Any) -> Run:
         loaded = self.project.loaded
@@ -121,7 +125,7 @@ class Proof:
     def controls(self, run: Run) -> dict[str, Run]:
         return {
             str(one.spec["role"]): one
-            for one in self.store.runs("proof", Kind.CONTROL)
+            for one in self.store.runs(self.project.name, Kind.CONTROL)
             if one.spec["control_of"] == run.id
         }
 
@@ -292,3 +296,28 @@ def test_controls_go_with_the_staging_of_their_run(proof: Proof) -> None:
     config = proof.project.loaded.config
     for one in controls:
         assert not proof.spark.catalog.tableExists(staging_table(config, one.id, "totals"))
+
+
+def test_what_no_version_of_productions_code_took_is_not_called_late(
+    spark: SparkSession, home: Home, broker: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two versions made the window. Both events came too late for their window; the second one, though, production's
+    code of then did not take at all, so that the code keeps its row from production, not the time it came at."""
+    monkeypatch.setenv("REKAPPA_HOME", str(home.root))
+    code, config = (text.replace("proof", "proof_twice") for text in (CODE, CONFIG))
+    proof = Proof(Project.make(tmp_path / "proof_twice", home, broker, code, config), spark)
+    proof.limit(4)
+    proof.send(on_time(0, 40))
+    proof.project.live()
+    proof.limit(4, floor=1)
+    proof.send([event(5, 2, 5, ingested=45), event(15, 1, 0, ingested=46), *on_time(47, 90)])
+    proof.project.live()
+    run_routers(spark, proof.project.loaded, home, available_now=True)
+    proof.limit(4, floor=-1)
+    run = proof.backfill(window=Window(START, START + 30 * MINUTE), drain=40 * MINUTE)
+    verdict = proof.validate(run, "--expect", "changed=0")
+    found = verdict["sinks"][0]["comparison"]
+    assert found["causes"] == {"late in production": 1, "change in code": 1}, found
+    assert found["code"]["changed"] == [{"columns": ["n"], "rows": 1}], found
+    assert verdict["outcome"] == "failed"
+    assert proof.validate(run, "--expect", "changed=n")["outcome"] == "passed"

@@ -146,9 +146,16 @@ def _import_failed(error: BaseException, entry: Path, folder: Path) -> AppError:
             at = f"{shorter(Path(frames[-1].filename))}:{frames[-1].lineno}"
         reason = error.message if isinstance(error, AppError) else f"{type(error).__name__}: {error}".rstrip(": ")
     hint = error.hint if isinstance(error, AppError) else None
-    if "SESSION_OR_CONTEXT_NOT_EXISTS" in reason:
+    if "SESSION_OR_CONTEXT_NOT_EXISTS" in reason or _needs_spark(error):
+        reason = reason if ": " in reason else f"{reason}: Spark is not there yet"
         hint = "The file is read before Spark starts: build columns and schemas inside the job."
     return AppError(f"Cannot import {at}: {reason}", hint=hint)
+
+
+def _needs_spark(error: BaseException) -> bool:
+    """Whether PySpark found no Spark to work with, which it says by a bare assertion in places."""
+    frames = traceback.extract_tb(error.__traceback__)
+    return isinstance(error, AssertionError) and bool(frames) and "pyspark" in Path(frames[-1].filename).parts
 
 
 def _within(file: str, folder: Path) -> bool:
@@ -190,9 +197,9 @@ def _problems(app: App, loaded: Loaded) -> Iterator[Problem]:
     taken = {sink.job or name for name, sink in config.sinks.items()}
     for output, job in made.items():
         if output not in taken:
-            yield Problem(
-                _defined(job), f"job {job.name!r} makes {output!r}, which no sink takes", nearest(output, config.sinks)
-            )
+            alike = config.sinks.get(output)
+            hint = f"Sink {output!r} takes {alike.job!r}." if alike is not None else nearest(output, config.sinks)
+            yield Problem(_defined(job), f"job {job.name!r} makes {output!r}, which no sink takes", hint)
     for name, sink in config.sinks.items():
         wanted = sink.job or name
         if wanted not in made:

@@ -21,13 +21,21 @@ from rekappa.config.overrides import nearest
 from rekappa.config.problems import Problem, place
 from rekappa.config.schema import column_type, payload_columns
 from rekappa.config.targets import target_of
-from rekappa.errors import ConfigError
+from rekappa.errors import ConfigError, ValidationError
+from rekappa.expect import parse_expectation
 
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*$")
 _TIMES = ("TIMESTAMP", "TIMESTAMP_NTZ", "DATE")
 """Types that an event's time can have: whatever else there is can't be compared with a window."""
 _TIME_ZONE = "spark.sql.session.timeZone"
 _OFFSET = re.compile(r"(?:UTC|GMT|UT)?[+-]\d{1,2}(?::\d{2}){0,2}$|Z$")
+_COLUMN = r"(?:[A-Za-z_]\w*|`(?:[^`]|``)+`)(?:\.(?:[A-Za-z_]\w*|`(?:[^`]|``)+`))*"
+_PARTITION = re.compile(
+    rf"\s*(?:{_COLUMN}|(?:years?|months?|days?|date|hours?|date_hour)\s*\(\s*{_COLUMN}\s*\)"
+    rf"|(?:bucket|truncate)\s*\(\s*\d+\s*,\s*{_COLUMN}\s*\))\s*",
+    re.IGNORECASE,
+)
+"""What Spark and Iceberg understand in PARTITIONED BY."""
 _REPLACED = ("iceberg", "hive", "postgres", "cassandra", "opensearch")
 """Sinks in which publishing replaces rows; the others only get more."""
 Finding = tuple[Path, str, str | None]
@@ -114,9 +122,36 @@ def _sinks(config: AppConfig) -> Iterator[Finding]:
             yield (*here, "selected"), f"is {choice.selected!r}, which is none of its candidates", known
         if len({candidate.job or name for candidate in choice.candidates.values()}) > 1:
             yield here, "has candidates that take different outputs", "Write `job` once, beside `candidates`."
+        places = [
+            (candidate, target_of(sink)) for candidate, sink in choice.candidates.items() if sink.type in _REPLACED
+        ]
+        for candidate, target in places:
+            twin = next(other for other, place in places if place == target)
+            if twin != candidate:
+                yield (
+                    (*here, "candidates", candidate),
+                    f"writes to {target}, as candidate {twin!r} does",
+                    "A candidate is another place: give it a table of its own.",
+                )
     for path, sink in _candidates(config):
+        if "key" in sink.model_fields_set and not sink.key:
+            yield (*path, "key"), "is empty", "Name its columns, for example  key: [id], or leave it out."
         if len({column.lower() for column in sink.key}) < len(sink.key):
             yield (*path, "key"), f"names a column twice: {', '.join(sink.key)}", None
+        if sink.expect is not None:
+            try:
+                parse_expectation(sink.expect)
+            except ValidationError as error:
+                yield (*path, "expect"), f"is wrong: {error.message}", error.hint
+        if isinstance(sink, IcebergSink):
+            for part in sink.partition_by or ():
+                if not _PARTITION.fullmatch(part):
+                    yield (
+                        (*path, "partition_by"),
+                        f"holds {part!r}, which is no partition of an Iceberg table",
+                        "Write a column, or years(column), months(…), days(…), hours(…), bucket(16, column), "
+                        "truncate(8, column); put a name with other signs than letters, digits and _ in backticks.",
+                    )
         if isinstance(sink, KafkaSink) and sink.cluster not in config.clusters:
             yield (
                 (*path, "cluster"),
@@ -161,12 +196,18 @@ def _tables(config: AppConfig) -> Iterator[Finding]:
 
 def _shared(config: AppConfig) -> Iterator[Finding]:
     """Places that two write to: what one of them replaces would be the other's."""
-    taken = {
-        candidate.table.lower(): f"the archive of source {name!r}"
-        for name, source in config.sources.items()
-        for candidate in source.candidates.values()
-        if isinstance(candidate, IcebergCandidate)
-    }
+    taken: dict[str, str] = {}
+    for name, source in config.sources.items():
+        for candidate in source.candidates.values():
+            if not isinstance(candidate, IcebergCandidate):
+                continue
+            mine = f"the archive of source {name!r}"
+            if taken.setdefault(candidate.table.lower(), mine) != mine:
+                yield (
+                    ("sources", name),
+                    f"is archived in {candidate.table}, which is {taken[candidate.table.lower()]} too",
+                    "Give each its own table, or let jobs share one source: what both archive would be there twice.",
+                )
     if config.archive.dead_letters is not None:
         taken[config.archive.dead_letters.lower()] = "the table of dead letters"
     for name, choice in config.choices.items():

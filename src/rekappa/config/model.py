@@ -159,7 +159,7 @@ class Source(Model):
     schema_: str | SchemaFile = Field(alias="schema")
     format: Format = Format()
     event_time: str
-    clock_skew: Duration = Field(default=timedelta(minutes=1), ge=timedelta())
+    clock_skew: Duration = Field(default=timedelta(minutes=1), ge=timedelta(), le=timedelta(days=3660))
     selected: str = "live"
     candidates: dict[str, Candidate] = Field(min_length=1)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from rekappa.timeline import Window
@@ -36,6 +36,10 @@ class Finality:
     def written_until(self, watermark: datetime) -> datetime:
         """Rows with a lower time have come out of a run whose watermark stands there, as far as that can be known."""
         return watermark - (self.after if self.after is not None else self.gap or timedelta())
+
+    def of_recorded(self) -> Finality:
+        """Over production's own micro-batches there is no edge at the end: what they left open, it did not write."""
+        return replace(self, after=self.after or timedelta())
 
     def known_from(self, reads: Window) -> datetime:
         """A session that begins from here on began there: an event that it would go on from would have been read."""

@@ -34,7 +34,8 @@ class Margins:
     it: the warm-up is `before + ahead`, the drain `after + delay` unless told. `retention` is how long a row is held in
     state, None if nothing ends it. `timed` is False where no sink declares an event time: the window is then ingestion
     time, and there is nothing to read around it. `untraced` says which output's time has no known column behind it.
-    `open_before` and `open_after` say that nothing bounds what a row may need on that side: sessions, custom state.
+    `open_before` and `open_after` say that nothing bounds what a row may need on that side: sessions, custom state;
+    `cut_off` is what to say of sessions that began before the warm-up.
     `vouched` is False where the window's rows may lack inputs: the margins were told shorter than derived, or nothing
     bounds what lies before and nobody said how far back that goes.
     """
@@ -48,6 +49,7 @@ class Margins:
     drain: timedelta = ZERO
     drain_reason: str = ""
     notes: tuple[str, ...] = ()
+    cut_off: tuple[str, ...] = ()
     retention: timedelta | None = ZERO
     timed: bool = True
     untraced: str = ""
@@ -69,6 +71,11 @@ class Margins:
     def reads(self, output: Window) -> Window:
         """The ingestion times to read for this output."""
         return output.widened(self.warm_up, self.drain)
+
+    def reaching_back(self, before: timedelta, reason: str) -> Margins:
+        """With all that lies before its rows known to be read, though the query does not bound it."""
+        whole = self.drain >= self.after + self.delay
+        return replace(self, before=before, before_reason=reason, cut_off=(), vouched=whole)
 
     def wanted(self, output: Window) -> Window:
         """The event times that inputs of this output can have."""
@@ -92,6 +99,7 @@ def derive(shapes: Iterable[Shape], lateness: timedelta, ahead: timedelta = ZERO
         drain=last.drain,
         drain_reason=last.drain_reason,
         notes=tuple(dict.fromkeys(note for one in found for note in one.notes)),
+        cut_off=tuple(dict.fromkeys(note for one in found for note in one.cut_off)),
         retention=None if None in lengths else max((one for one in lengths if one is not None), default=ZERO),
         timed=any(one.timed for one in found),
         untraced=next((one.untraced for one in found if one.untraced), ""),
@@ -157,6 +165,7 @@ def _of_one(shape: Shape, lateness: timedelta, ahead: timedelta) -> Margins:
         drain=drain,
         drain_reason=" + ".join(drain_why) or "no row needs an event from after its own time",
         notes=tuple(notes),
+        cut_off=_cut_off(shape),
         retention=None
         if shape.has(Operation.AGGREGATE, Operation.OPEN_JOIN, Operation.OPEN_DEDUP, Operation.CUSTOM)
         else retention,
@@ -175,6 +184,15 @@ def _untraced(shape: Shape) -> str:
     )
 
 
+def _cut_off(shape: Shape) -> tuple[str, ...]:
+    if shape.has(Operation.CUSTOM) or shape.span is None or not shape.span.before.open:
+        return ()
+    return (
+        f"Sessions of output {shape.output!r} that began more than {format_duration(shape.span.before.length)} before "
+        "they end would be cut off: a longer --warm-up covers them.",
+    )
+
+
 def _reaches(shape: Shape) -> tuple[timedelta, list[str], timedelta, list[str], list[str]]:
     """Before and after in event time, with their reasons, and what the user should know."""
     if shape.has(Operation.CUSTOM):
@@ -190,11 +208,6 @@ def _reaches(shape: Shape) -> tuple[timedelta, list[str], timedelta, list[str], 
         return shape.lengths, why, shape.lengths, list(why), []
     notes = []
     before, after = shape.span.before, shape.span.after
-    if before.open:
-        notes.append(
-            f"Sessions of output {shape.output!r} that began more than {format_duration(before.length)} before they "
-            "end would be cut off: a longer --warm-up covers them."
-        )
     if after.open:
         notes.append(
             f"Sessions of output {shape.output!r} still open {format_duration(after.length)} after the window's end "

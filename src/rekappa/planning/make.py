@@ -2,7 +2,7 @@
 
     plan = make_plan(spark, loaded, app, home, BackfillRequest(window))
 
-Reads no events, but for strict mode's look at offsets; changes nothing.
+Reads no events, but for strict mode's look at offsets and exact mode's at sessions; changes nothing.
 """
 
 from __future__ import annotations
@@ -31,16 +31,17 @@ from rekappa.planning.clocks import Clock, Fitted, Told, clock, fitted
 from rekappa.planning.inputs import Input, archived_until, check_complete, scan_source
 from rekappa.planning.keeping import taken_by
 from rekappa.planning.request import BackfillRequest
+from rekappa.planning.sessions import with_whole_sessions
 from rekappa.planning.widths import chosen_span, production_width
 from rekappa.record import INGESTION, METADATA, record_ddl
-from rekappa.sources.open import named_source, past_candidate
+from rekappa.sources.open import named_source, open_batch, past_candidate
 from rekappa.spark.analysis import analyse
 from rekappa.spark.outputs import require_made
 from rekappa.store.runs import RunStore
 from rekappa.timeline import Window
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 __all__ = ["BackfillRequest", "make_plan"]
 
@@ -124,7 +125,7 @@ def _plan_job(
             f"Cannot replay job {job.name!r} in {mode} mode: only some of its sinks declare an event time",
             hint="Declare event_time for all of them in rekappa.yaml.",
         )
-    fit = _fitted(spark, loaded, request, asked, inputs)
+    fit = _fitted(spark, loaded, home, request, asked, inputs)
     margins, reads = fit.margins, fit.margins.reads(request.window)
     if margins != asked.margins:
         inputs = scanned(reads)
@@ -142,7 +143,7 @@ def _plan_job(
         drain_reason=margins.drain_reason,
         reads=reads,
         sources=tuple(one.plan for one in inputs),
-        warnings=(*asked.choice.warnings, *margins.notes, *notes),
+        warnings=(*asked.choice.warnings, *margins.cut_off, *margins.notes, *notes),
         chance=tuple(sorted({name for shape in asked.shapes for name in (*shape.clock, *shape.random)})),
         tolerances=asked.tolerances,
         vouched=margins.vouched and fit.complete,
@@ -197,7 +198,7 @@ def _ask(spark: SparkSession, loaded: Loaded, app: App, request: BackfillRequest
 
 
 def _fitted(
-    spark: SparkSession, loaded: Loaded, request: BackfillRequest, asked: _Asked, inputs: Sequence[Input]
+    spark: SparkSession, loaded: Loaded, home: Home, request: BackfillRequest, asked: _Asked, inputs: Sequence[Input]
 ) -> Fitted:
     """The margins after a look at the archive's clocks, and the outputs (one for each chunk) that they are for."""
     bulk = asked.choice.mode is Mode.BULK
@@ -211,7 +212,7 @@ def _fitted(
 
     if asked.choice.mode is Mode.EXACT:
         # Finds its events by their own times, wherever production had read them.
-        return Fitted(asked.margins, (request.window,))
+        return Fitted(_with_whole_sessions(spark, loaded, home, request, asked, inputs), (request.window,))
     told = Told(request.clock_skew, request.drain)
     zone = spark.conf.get("spark.sql.session.timeZone") or "UTC"
     wanted = asked.margins.wanted(request.window)
@@ -224,6 +225,22 @@ def _fitted(
     fit = fitted(asked.margins, [one for one in found if isinstance(one, Clock)], outputs, told)
     unknown = tuple(one for one in found if isinstance(one, str))
     return replace(fit, notes=(*fit.notes, *unknown), complete=fit.complete and not unknown)
+
+
+def _with_whole_sessions(
+    spark: SparkSession, loaded: Loaded, home: Home, request: BackfillRequest, asked: _Asked, inputs: Sequence[Input]
+) -> Margins:
+    margins = asked.margins
+    finality = _finality(asked, margins, archived_until(inputs, margins.reads(request.window), request.regions))
+    if request.warm_up is not None or not margins.cut_off or finality is None:
+        return margins
+
+    def results(reads: Window) -> list[DataFrame]:
+        past = {name: open_batch(spark, loaded, home, name, reads, request.regions) for name in asked.job.sources}
+        made = asked.job.results(past)
+        return [made[query.output] for query in asked.queries]
+
+    return with_whole_sessions(spark, margins, finality.of_recorded(), request.window, results)
 
 
 def _anchors(asked: _Asked, source: str, event_time: str) -> list[tuple[str, bool]]:

@@ -10,11 +10,12 @@ from __future__ import annotations
 import base64
 import binascii
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import date, datetime
 from decimal import Decimal as Number
 from decimal import InvalidOperation
 from functools import partial
+from math import isinf
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -35,6 +36,24 @@ def convert(value: Any, kind: Type, clock: TimeReading) -> Any:
     if isinstance(kind, Decimal):
         return _decimal(value, kind)
     return _SIMPLE[kind.name](value, clock)
+
+
+def undeclared(value: Any, kind: Type, name: str) -> Iterator[str]:
+    """The fields of structs, by path, that the value has and the type does not."""
+    value = _parsed(value, kind) if isinstance(kind, Array | Map | Struct) else None
+    if isinstance(kind, Struct) and isinstance(value, Mapping):
+        known = {field.name: field.type for field in kind.fields}
+        for field, inner in value.items():
+            if field not in known:
+                yield f"{name}.{field}"
+            else:
+                yield from undeclared(inner, known[field], f"{name}.{field}")
+    elif isinstance(kind, Array) and isinstance(value, list | tuple):
+        for item in value:
+            yield from undeclared(item, kind.element, name)
+    elif isinstance(kind, Map) and isinstance(value, Mapping):
+        for item in value.values():
+            yield from undeclared(item, kind.value, name)
 
 
 def _nested(value: Any, kind: Array | Map | Struct, clock: TimeReading) -> Any:
@@ -103,9 +122,21 @@ def _integer(value: Any, clock: TimeReading, *, name: str) -> int:
 
 def _double(value: Any, clock: TimeReading) -> float:
     try:
-        return float(_digits(value))
-    except (ValueError, TypeError, OverflowError):
+        written = _digits(value)
+        made = float(written)
+    except OverflowError:
+        raise ValueError(f"{value!r} is too large for DOUBLE") from None
+    except (ValueError, TypeError):
         raise _wrong(value, "DOUBLE") from None
+    if isinf(made) and isinstance(written, str) and any(sign.isdigit() for sign in written):
+        raise ValueError(f"{value!r} is too large for DOUBLE")
+    if _whole(written) and not isinf(made) and int(made) != int(written):
+        raise ValueError(f"{value!r} has more digits than a DOUBLE holds: declare it as BIGINT or DECIMAL")
+    return made
+
+
+def _whole(value: Any) -> bool:
+    return isinstance(value, int) or (isinstance(value, str) and value.lstrip("+-").isdigit())
 
 
 def _digits(value: Any) -> Any:

@@ -14,7 +14,7 @@ from rekappa.config.model import Source
 from rekappa.config.overrides import nearest
 from rekappa.config.schema import payload_columns
 from rekappa.errors import InputError
-from rekappa.produce.convert import convert
+from rekappa.produce.convert import convert, undeclared
 from rekappa.produce.encode import Encode
 from rekappa.produce.files import FileRows, Row
 from rekappa.produce.moments import EPOCHS, TimeReading, read_moment
@@ -72,8 +72,8 @@ class Checked:
 
 class Shaper:
     """Makes a message of each row. Columns are told by their names, whatever their case; what the schema does not
-    declare is left out, what the file does not have is null. A source's event time that the file does not have is the
-    time column's. `encode` makes the message's value of the converted ones."""
+    declare, fields of structs too, is left out, what the file does not have is null. A source's event time that the
+    file does not have is the time column's. `encode` makes the message's value of the converted ones."""
 
     def __init__(self, source: Source, folder: Path, encode: Encode, file: FileRows, reading: Reading) -> None:
         columns = payload_columns(source, folder)
@@ -96,8 +96,11 @@ class Shaper:
             if declared is None:
                 self.left_out.add(name)
                 continue
+            if declared in values:
+                raise ValueError(f"{name} is column {declared!r} once more: names are told apart by letters, not case")
             self.seen.add(declared)
             values[declared] = self._converted(name, value, declared)
+            self.left_out.update(undeclared(value, self._types[declared], name))
         moment = self._moment(row)
         if self._event_time in self._types and self._event_time not in values:
             values[self._event_time] = convert(

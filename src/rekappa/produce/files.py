@@ -12,6 +12,7 @@ import io
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from math import isinf
 from pathlib import Path
 from typing import IO, Any
 
@@ -75,11 +76,16 @@ def _csv(path: Path, packed: bool, delimiter: str) -> FileRows:
         raise InputError(f"Cannot use delimiter {delimiter!r}: it must be one character")
     with _text(path, packed) as file:
         header = _header(path, file, delimiter)
-    twice = sorted({name for name in header if header.count(name) > 1})
-    if not header or twice:
-        why = f"column {twice[0]!r} stands twice in its first line" if twice else "it is empty"
-        raise InputError(f"Cannot read {path}: {why}", hint="The first line must name the columns.")
+    if not header:
+        raise InputError(f"Cannot read {path}: it is empty", hint="The first line must name the columns.")
+    _require_once(path, header)
     return FileRows(path, "line", header, _csv_rows(path, packed, delimiter, header))
+
+
+def _require_once(path: Path, columns: tuple[str, ...]) -> None:
+    for name in columns:
+        if columns.count(name) > 1:
+            raise InputError(f"Cannot read {path}: column {name!r} stands twice", hint="Give each its own name.")
 
 
 def _header(path: Path, file: IO[str], delimiter: str) -> tuple[str, ...]:
@@ -118,7 +124,10 @@ def _json_lines(path: Path, packed: bool) -> Iterator[Row]:
                 if not line.strip():
                     continue
                 try:
-                    found = json.loads(line)
+                    found = json.loads(line, object_pairs_hook=_members, parse_float=_real)
+                except _Unusable as error:
+                    yield Row(number, {}, str(error))
+                    continue
                 except (ValueError, RecursionError):
                     yield Row(number, {}, f"{_short(line)} is no JSON")
                     continue
@@ -128,6 +137,26 @@ def _json_lines(path: Path, packed: bool) -> Iterator[Row]:
                     yield Row(number, {}, f"{_short(line)} is no JSON object")
     except (UnicodeDecodeError, OSError, EOFError) as error:
         raise _unreadable(path, error) from None
+
+
+class _Unusable(Exception):
+    """JSON that says what can't be kept as it is said."""
+
+
+def _real(text: str) -> float:
+    made = float(text)
+    if isinf(made):
+        raise _Unusable(f"holds {text}, which is too large for any number")
+    return made
+
+
+def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    made = dict(pairs)
+    if len(made) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise _Unusable(f"has {twice!r} twice")
+    return made
 
 
 def _short(line: str) -> str:
@@ -144,7 +173,9 @@ def _parquet(path: Path) -> FileRows:
         file = pq.ParquetFile(path, coerce_int96_timestamp_unit="us")
     except pa.ArrowInvalid as error:
         raise _unreadable(path, error) from None
-    return FileRows(path, "row", tuple(file.schema_arrow.names), _parquet_rows(path, file))
+    columns = tuple(file.schema_arrow.names)
+    _require_once(path, columns)
+    return FileRows(path, "row", columns, _parquet_rows(path, file))
 
 
 def _parquet_rows(path: Path, file: Any) -> Iterator[Row]:

@@ -23,6 +23,7 @@ from rekappa.replay.tuning import Facts, bulk_settings, unset_by
 from rekappa.sinks.contract import BatchId
 from rekappa.sources.open import open_batch
 from rekappa.spark.calling import results_of
+from rekappa.spark.names import quoted
 from rekappa.spark.private import analysed
 from rekappa.spark.state import settings
 from rekappa.spark.times import within
@@ -167,7 +168,7 @@ def in_output(rows: DataFrame, event_time: str | None, output: Window) -> DataFr
         return rows
     from pyspark.sql import functions as F
 
-    inside = within(F.col(event_time), output)
+    inside = within(F.col(quoted(event_time)), output)
     if "session_window" in analysed(rows).toString():
         # Spark would push the filter below the aggregate, where an event's own time stands for its session's start:
         # sessions would be cut at the window's edges. It pushes nothing that is not deterministic.

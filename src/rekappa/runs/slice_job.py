@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -82,10 +81,9 @@ def _cut_sessions(work: Work, job: JobPlan, query: Query) -> datetime | None:
     if finality is None or finality.gap is None:
         return None
     if job.mode is Mode.EXACT:
-        # What is known to be read begins with the warm-up, however far back a batch reached for one of the sources. At
-        # the end there is no edge: what production's own batches left open, it did not write either.
+        # What is known to be read begins with the warm-up, however far back a batch reached for one of the sources.
         reads = Window(work.plan.window.start - job.warm_up, reads.end)
-        finality = replace(finality, after=finality.after or timedelta())
+        finality = finality.of_recorded()
     inputs = {
         source.name: open_batch(work.spark, work.loaded, work.home, source.name, reads, work.plan.regions)
         for source in job.sources

@@ -110,7 +110,7 @@ class IcebergSink(Sink):
         if not self.event_time:
             return ()
         kind = schema[self.event_time].dataType.typeName() if self.event_time in schema.names else "timestamp"
-        return (f"{'days' if kind == 'date' else 'hours'}({self.event_time})",)
+        return (f"{'days' if kind == 'date' else 'hours'}({quoted(self.event_time)})",)
 
     def write(self, rows: DataFrame, batch: BatchId) -> None:
         spark = rows.sparkSession

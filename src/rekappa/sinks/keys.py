@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from rekappa.errors import SinkError
 from rekappa.spark.names import quoted
+from rekappa.spark.remedies import NULL_KEY, SAME_KEY
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -71,7 +72,7 @@ def newness(event_time: str | None, version: str | None) -> list[Column]:
     from pyspark.sql import functions as F
 
     ranked = [F.col(quoted(version))] if version else []
-    ranked += [F.col(event_time).cast("timestamp")] if event_time else []
+    ranked += [F.col(quoted(event_time)).cast("timestamp")] if event_time else []
     return [part for column in ranked for part in (column.isNotNull(), column)]
 
 
@@ -97,9 +98,4 @@ def refused(error: Exception, sink: str) -> Exception:
     if MARK not in text:
         return error
     reason = text.split(MARK, 1)[1].splitlines()[0].split(" SQLSTATE")[0].strip()
-    hint = (
-        "Filter such rows out in the job, or key the sink by columns that are never null."
-        if "is null" in reason
-        else f"Set sinks.{sink}.event_time or version so that the newest row wins, or make one row per key in the job."
-    )
-    return SinkError(f"Cannot write sink {sink!r}: {reason}", hint=hint)
+    return SinkError(f"Cannot write sink {sink!r}: {reason}", hint=NULL_KEY if "is null" in reason else SAME_KEY)

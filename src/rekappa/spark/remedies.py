@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from enum import Enum
 
 MEMORY = "spark.driver.memory"
+NULL_KEY = "Filter such rows out in the job, or key the sink by columns that are never null."
+SAME_KEY = "Let the sink's event_time or version say which row is the newest, or make one row per key in the job."
 
 
 class Again(Enum):
@@ -39,6 +41,8 @@ def _known(signs: str, said: str, again: Again, remedy: str) -> Known:
 
 
 KNOWN = (
+    _known(r"several rows have the key ", "A sink that upserts takes one row per key", Again.USELESS, SAME_KEY),
+    _known(r"key column .+ is null", "A key must not be null", Again.USELESS, NULL_KEY),
     _known(
         r'Cannot run program "(?P<program>[^"]+)"',
         "Python can't be started for the job's functions: there is no program {program}",

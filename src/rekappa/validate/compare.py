@@ -8,11 +8,11 @@ from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from rekappa.expect import CodeChange
 from rekappa.spark.values import plain_value
 from rekappa.timeline import Window
 from rekappa.validate.counts import Counted, counted, moment_of
 from rekappa.validate.diff import Diff, diff
-from rekappa.validate.expect import CodeChange
 from rekappa.validate.result import Cause, Comparison, Rules, Sample
 from rekappa.validate.settle import CAUSE, Settled, settle
 

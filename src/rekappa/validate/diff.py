@@ -7,7 +7,7 @@ equal second numbers matches. Only what is left is compared column by column.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -49,8 +49,10 @@ class Diff:
 
 
 @contextmanager
-def diff(production: DataFrame, staging: DataFrame, rules: Rules) -> Iterator[Diff]:
-    """Compare; `rows` can be used inside the `with` only."""
+def diff(
+    production: DataFrame, staging: DataFrame, rules: Rules, names: tuple[str, str] = ("production", "staging")
+) -> Iterator[Diff]:
+    """Compare; `rows` can be used inside the `with` only. `names` are what a refusal calls the sides."""
     from pyspark import StorageLevel
     from pyspark.sql import functions as F
 
@@ -75,7 +77,7 @@ def diff(production: DataFrame, staging: DataFrame, rules: Rules) -> Iterator[Di
         ).first()
         assert found is not None
         if rules.unique and (found["twice"] or found["nulls"]):
-            _refuse_keys(both, left, right, suspects)
+            _refuse_keys(both, list(zip(names, (left, right), strict=True)), suspects)
         few = int(found["n"]) <= _BROADCAST
         one, two = _only(left, suspects, few), _only(right, suspects, few)
         details = _details(both, one, two).persist(StorageLevel.MEMORY_AND_DISK)
@@ -183,14 +185,14 @@ def _differs(both: Sides, name: str) -> Column:
     return different & ~F.coalesce(F.abs(x - y) <= bound, F.lit(False))
 
 
-def _refuse_keys(both: Sides, left: DataFrame, right: DataFrame, suspects: DataFrame) -> None:
+def _refuse_keys(both: Sides, named: Sequence[tuple[str, DataFrame]], suspects: DataFrame) -> None:
     """Raise with counts and examples if a side really holds a null or duplicate key (hashes may collide)."""
     from pyspark.sql import functions as F
 
     key = both.rules.key
     odd = suspects.where((F.col(_LEFT) > 1) | (F.col(_RIGHT) > 1) | F.col(KEY).isNull())
     problems = []
-    for name, rows in (("production", left), ("staging", right)):
+    for name, rows in named:
         rows = _only(rows, odd, few=False)
         nulls = rows.where(F.col(KEY).isNull())
         times = rows.where(F.col(KEY).isNotNull()).groupBy(*both.key).agg(F.count("*").alias("times"))

@@ -116,10 +116,8 @@ class Experiments:
             return Production(run, tuple(stretches(part.slices, batches, known[run.id])), plan)
         raise NoControl(f"which code made the window is not known{why}")
 
-    def with_production_code(self) -> Control:
-        """Production's code in the run's own mode, over the run's own plan where that fits it."""
-        code = self.production.code
-        assert code is not None, "asked for only where one code made the window"
+    def with_code(self, code: Code) -> Control:
+        """A code of production's in the run's own mode, over the run's own plan where that fits it."""
         plan = self._planned(code, replace(self.request, mode=self.part.mode))
         made = _part_of(plan, self.sink.name)
         wider = max(made.warm_up, self.part.warm_up), max(made.drain, self.part.drain)

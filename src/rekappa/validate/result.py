@@ -9,8 +9,8 @@ from enum import StrEnum
 from typing import Any
 
 from rekappa.errors import ValidationError
+from rekappa.expect import CodeChange, Expectation
 from rekappa.timeline import Window
-from rekappa.validate.expect import CodeChange, Expectation
 from rekappa.validate.over_time import OverTime
 
 VERSION = 2

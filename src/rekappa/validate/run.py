@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 from rekappa.config.targets import target_of
 from rekappa.errors import ValidationError
+from rekappa.expect import Expectation, parse_expectation
 from rekappa.iceberg.commits import load_table
 from rekappa.iceberg.history import current_id
 from rekappa.staging.staged import Staged, StagedSink
 from rekappa.store.runs import RunStore
 from rekappa.validate.compare import compare
-from rekappa.validate.expect import Expectation, parse_expectation
 from rekappa.validate.final import open_from
 from rekappa.validate.pair import AsOf, pair_of, production_snapshot
 from rekappa.validate.result import Late, Outcome, Rules, SinkVerdict, Verdict, judge

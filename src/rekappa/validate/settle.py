@@ -6,6 +6,9 @@ control run changes one of them alone:
     production  = exact control  --replay-->  control    --code-->    staging     one code made the window
     production  = exact control  --code-->    exact new  --replay-->  staging     several did, each over its stretch
 
+In the second case each version is run as the backfill was, too: where one of them differs from staging, that is the
+code's doing even if production's micro-batches hide it.
+
 Rows that the exact control does not give as production has them are unexplained, whatever else is known of them.
 """
 
@@ -15,11 +18,12 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from rekappa.errors import ValidationError
+from rekappa.expect import CodeChange
 from rekappa.plan.plan import Mode
 from rekappa.store.code import Code
 from rekappa.validate.controls import Control
 from rekappa.validate.diff import UNIT, diff
-from rekappa.validate.expect import CodeChange
 from rekappa.validate.experiments import Experiments
 from rekappa.validate.production import NoControl, same_code
 from rekappa.validate.result import Cause, Rules
@@ -28,6 +32,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 CAUSE = "cause"
+_NAMES = ("a control", "a control")
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +73,16 @@ class _Settling:
         self.stack, self.experiments, self.production, self.rules = stack, experiments, production, rules
 
     def between(self, before: DataFrame, after: DataFrame) -> DataFrame:
-        """The differences between two sides, usable for as long as the stack is open."""
-        return self.stack.enter_context(diff(before, after, self.rules)).rows
+        """The differences between two sides, usable for as long as the stack is open.
+
+        Production and staging have been compared already: a key that is none is a control's.
+        """
+        try:
+            return self.stack.enter_context(diff(before, after, self.rules, _NAMES)).rows
+        except NoControl:
+            raise
+        except ValidationError as error:
+            raise NoControl(f"what a control wrote can't be compared: {error.message}") from error
 
     def found(self, pending: DataFrame) -> _Found:
         """Run what is needed to settle these differences."""
@@ -93,7 +106,7 @@ class _Settling:
             made.notes.append("the code is production's own: nothing was changed in it")
             changed, rows = None, made.stored()
         else:
-            ran = (made.with_production_code(),)
+            ran = (made.with_code(code),)
             rows = made.rows(*ran)
             changed = self.between(rows, made.stored())
         replay = self.between(self.production, rows)
@@ -123,7 +136,30 @@ class _Settling:
         if not _some(pending, replay):
             return _Found(code, unfaithful=unfaithful, everywhere=True)
         bulk, undecided = self._dropped(again, new, made.own)
+        try:
+            code = self._with_what_no_version_makes(code, replay)
+        except NoControl as error:
+            made.notes.append(f"whether a late event or the change in code made a row can't be told: {error.message}")
+            undecided = True
         return _Found(code, replay, unfaithful, True, bulk, undecided)
+
+    def _with_what_no_version_makes(self, code: DataFrame, replay: DataFrame) -> DataFrame:
+        """The change in code, with what a late event alone does not explain.
+
+        Over production's micro-batches the new code may drop as late what production's code never took at all: then
+        both give the same there, and yet it is not lateness that keeps the row from production. So each version of
+        production's code is run as the backfill was: where one of them differs, the code counts.
+        """
+        made = self.experiments
+        versions = {one.code.hash: one.code for one in made.production.stretches}
+        concerned = replay.select(UNIT).distinct()
+        for version in versions.values():
+            if same_code(version, made.own):
+                continue
+            differs = self.between(made.rows(made.with_code(version)), made.stored())
+            fresh = differs.join(concerned, UNIT, "left_semi").join(code.select(UNIT).distinct(), UNIT, "left_anti")
+            code = code.unionByName(fresh)
+        return code
 
     def _dropped(
         self, exact: Control, reference: DataFrame, code: Code, *ran: Control
