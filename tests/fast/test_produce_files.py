@@ -121,7 +121,8 @@ def test_what_stands_twice_and_what_nobody_declared_is_told(tmp_path: Path) -> N
     for name in ("b.jsonl", "b.csv"):
         file = open_rows(tmp_path / name)
         with Spool("orders") as spool:
-            assert check(file, Shaper(nested, tmp_path, file, Reading()), spool).left_out == ("s.more.c", "s.x")
+            shaper = Shaper(nested, tmp_path, encoder(nested, tmp_path), file, Reading())
+            assert check(file, shaper, spool).left_out == ("s.more.c", "s.x")
 
 
 @pytest.mark.parametrize(
