@@ -54,7 +54,13 @@ def read(*events: Mapping[str, Any] | None) -> list[Any]:
     return rows[:-1]
 
 
-SOUND = {"id": 1, "price": Decimal("1.50"), "at": AT, "parts": [{"x": {"n": 1, "other": 2}}], "undeclared": object()}
+SOUND: dict[str, Any] = {
+    "id": 1,
+    "price": Decimal("1.50"),
+    "at": AT,
+    "parts": [{"x": {"n": 1, "other": 2}}],
+    "undeclared": object(),
+}
 
 
 def test_fields_are_found_by_name() -> None:
@@ -65,8 +71,8 @@ def test_fields_are_found_by_name() -> None:
 
 
 def test_what_does_not_fit_names_its_field() -> None:
-    bad = [{"id": "x"}, {"id": 2**63}, {"price": Decimal("1.234")}, {"at": "later"}, {"parts": 3}]
-    rows = read(SOUND, None, *(dict(SOUND) | one for one in bad), SOUND)
+    bad: list[dict[str, Any]] = [{"id": "x"}, {"id": 2**63}, {"price": Decimal("1.234")}, {"at": "later"}, {"parts": 3}]
+    rows = read(SOUND, None, *(SOUND | one for one in bad), SOUND)
     assert [row["why"] for row in rows] == [
         None,
         "broken",

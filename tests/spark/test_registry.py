@@ -27,6 +27,7 @@ from rekappa.home import Home
 from rekappa.produce.registered import event_encoder
 from rekappa.produce.topics import create_topics
 from rekappa.record import METADATA
+from rekappa.sources.kafka import records
 from rekappa.sources.open import open_batch, open_stream
 from rekappa.sources.payloads.protobuf import message_class
 from rekappa.sources.payloads.registry import Schema
@@ -210,7 +211,7 @@ def found(spark: SparkSession, home: Home, topics: Topics, source: str) -> Count
 def test_versions_become_the_declared_schema(spark: SparkSession, home: Home, topics: Topics) -> None:
     at = str(AT.astimezone().replace(tzinfo=None))
     none = str(None)
-    expected = Counter((str(n), "unknown", at, none) for n in range(MANY))
+    expected: Counter[tuple[str, ...]] = Counter((str(n), "unknown", at, none) for n in range(MANY))
     expected += Counter((str(n), "paid", at, none) for n in range(MANY))
     expected += Counter([("-1", "PAID", at, none)])
     assert found(spark, home, topics, "avro") == expected
@@ -251,11 +252,24 @@ def test_fields_that_nobody_declared_become_columns_of_json(spark: SparkSession,
     assert Counter(row["extra"] for row in table.collect()) == Counter([*range(MANY), None])
 
 
-def test_a_process_asks_for_an_id_once(topics: Topics, spark: SparkSession) -> None:
-    workers = spark.sparkContext.defaultParallelism + 1
-    asked = topics.server.lookups()
-    for ids in topics.ids.values():
-        assert all(1 <= asked[one] <= workers * 2 for one in ids), asked
+def test_a_process_asks_for_an_id_once(topics: Topics) -> None:
+    """Spark ends idle workers and starts others: how many there were depends on the machine, but is far from this."""
+    assert sum(len(ids) for ids in topics.ids.values()) < topics.server.lookups() < MANY
+
+
+def test_a_message_is_decoded_once_whatever_the_job_asks_for(spark: SparkSession, topics: Topics) -> None:
+    raw = spark.createDataFrame(
+        [],
+        "key BINARY, value BINARY, topic STRING, partition INT, offset BIGINT, timestamp TIMESTAMP, region STRING, "
+        "headers ARRAY<STRUCT<key: STRING, value: BINARY>>",
+    )
+    for source in ("avro", "text"):
+        read = (
+            records(raw, topics.loaded, topics.loaded.config.sources[source]).where("id > 3").groupBy("status").count()
+        )
+        plan = read._jdf.queryExecution().optimizedPlan().toString()
+        assert plan.count("ArrowEvalPython") == 1, plan
+        assert plan.count("decoded_by_registry(value") + plan.count("schema_problem(value") == 1, plan
 
 
 def test_a_registry_that_is_away_loses_nothing(spark: SparkSession, home: Home, topics: Topics) -> None:

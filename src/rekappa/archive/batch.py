@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from rekappa.archive import fields
 from rekappa.archive.tables import Route, add_columns, quoted_table, table_payload
 from rekappa.iceberg.commits import BATCH, MARK, WRITER, load_table, stamp
+from rekappa.iceberg.past import rows_at
 from rekappa.record import METADATA, OFFSET, PARTITION, REGION, TOPIC
 from rekappa.sources.decode import DECODED, Decoder, column_type, is_event
 from rekappa.sources.kafka import metadata
@@ -84,21 +85,26 @@ class BatchWriter:
         from pyspark.sql import functions as F
 
         spark, route, value = raw.sparkSession, self.route, F.col("value")
-        if self.writer in done or not self._decoder.repeatable:
+        # Found and decoded for good where a second look may differ: the table that it is told by is about to change, or
+        # a registry may have learned an id meanwhile.
+        once = self.writer in done or not self._decoder.repeatable
+        if once:
             odd = _not_archived(raw.select("value", metadata()), route, self.writer, number)
         else:
             read = raw.select("value", metadata(), self._decoder.decode(value, self.columns).alias(DECODED))
             odd = read.where(~self._is_regular(value, F.col(DECODED))).select("value", METADATA)
-        # Found and decoded now, for good: the table that it is told by is about to change, and a registry may answer
-        # otherwise a second time.
-        odd = odd.withColumn(DECODED, self._decoder.decode(value, self.declared)).localCheckpoint()
-        sound = odd.where(is_event(value, F.col(DECODED)))
-        if self._evolve:
-            self._grow(spark, sound)
-        if DEAD + self.writer not in done:
-            self._bury(odd, number)
-        if self.writer + NEW_FIELDS not in done:
-            self._append_sound(sound, number)
+        odd = odd.withColumn(DECODED, self._decoder.decode(value, self.declared))
+        odd = odd.localCheckpoint() if once else odd.persist()
+        try:
+            sound = odd.where(is_event(value, F.col(DECODED)))
+            if self._evolve:
+                self._grow(spark, sound)
+            if DEAD + self.writer not in done:
+                self._bury(odd, number)
+            if self.writer + NEW_FIELDS not in done:
+                self._append_sound(sound, number)
+        finally:
+            odd.unpersist()
 
     def _append_sound(self, sound: DataFrame, number: int) -> None:
         from pyspark.sql import functions as F
@@ -208,11 +214,11 @@ def _added(spark: SparkSession, table: str, writer: str, number: int) -> DataFra
     for snapshot in _line(spark, table):
         summary = snapshot.summary()
         if (summary.get(WRITER), summary.get(BATCH), summary.get(MARK)) == (writer, str(number), None):
-            reader, parent = spark.read.format("iceberg"), snapshot.parentId()
+            parent = snapshot.parentId()
             if parent is None:
-                return reader.option("snapshot-id", snapshot.snapshotId()).load(table)
+                return rows_at(spark, table, snapshot.snapshotId())
             between = {"start-snapshot-id": parent, "end-snapshot-id": snapshot.snapshotId()}
-            return reader.options(**between).load(table)
+            return spark.read.format("iceberg").options(**between).load(table)
     # Its snapshot has expired: the table has them among all others.
     return spark.table(table)
 

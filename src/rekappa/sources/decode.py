@@ -98,12 +98,15 @@ def decoder(loaded: Loaded, source: Source) -> Decoder:
     if registry is None:
         return PlainJson() if kind == "json" else PlainAvro(avro_schema(source, loaded.folder))
     from rekappa.sources.payloads.avro import AvroPayload
+    from rekappa.sources.payloads.packages import package
     from rekappa.sources.payloads.protobuf import ProtobufPayload
     from rekappa.sources.payloads.registry import Place
 
     place = Place.of(loaded.config.registries[registry])
     if kind == "json":
         return RegisteredJson(place)
+    # Missed now rather than in the first batch.
+    package({"avro": "fastavro", "protobuf": "grpc_tools.protoc"}[kind])
     if kind == "protobuf":
         return Registered(ProtobufPayload(place))
     resolves = isinstance(source.schema_, SchemaFile) and source.schema_.file.endswith(".avsc")

@@ -17,7 +17,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, cast
 
 from rekappa.config.avro import LOGICAL
-from rekappa.errors import SetupError
+from rekappa.sources.payloads.packages import package
 from rekappa.sources.payloads.registry import Place, Schema, look_up, referenced
 from rekappa.sources.payloads.wire import Undecodable, unframed
 from rekappa.timeline import EPOCH
@@ -42,11 +42,9 @@ class AvroPayload:
 
 def record(body: bytes, writer: Any, reader: Any, name: str) -> Mapping[str, Any]:
     """One record, of parsed schemas; raises `Undecodable`."""
-    from fastavro import schemaless_reader
-
     source = io.BytesIO(body)
     try:
-        found = schemaless_reader(source, writer, reader)
+        found = package("fastavro").schemaless_reader(source, writer, reader)
     except Exception as error:
         # Bytes that are no record of the schema fail in as many ways as there are types.
         what = "it ends too early" if isinstance(error, EOFError | IndexError) else str(error)
@@ -80,17 +78,10 @@ def _reader(text: str | None) -> Any:
 
 
 def _parsed(schema: Any, named: dict[str, Any]) -> Any:
+    fastavro = package("fastavro")
     try:
-        from fastavro import parse_schema
-        from fastavro.schema import SchemaParseException, UnknownType
-    except ImportError as error:
-        raise SetupError(
-            "Cannot read Avro with a registry: the package fastavro is not installed",
-            hint="pip install 'rekappa[registry]'",
-        ) from error
-    try:
-        return parse_schema(_plain(schema), named_schemas=named)
-    except (SchemaParseException, UnknownType) as error:
+        return fastavro.parse_schema(_plain(schema), named_schemas=named)
+    except (fastavro.schema.SchemaParseException, fastavro.schema.UnknownType) as error:
         raise Undecodable(f"its schema can't be read: {error}") from None
 
 

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 from pyspark.sql import Column
-from pyspark.sql.functions import ArrowUDFType, arrow_udf
+from pyspark.sql.functions import arrow_udf
 from pyspark.sql.pandas.types import to_arrow_type
 from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructField, StructType
 
@@ -45,7 +45,8 @@ def problems(value: Column, place: Place, kind: Kind) -> Column:
 
 
 def _applied(function: Callable[[pa.Array], pa.Array], kind: DataType, value: Column) -> Column:
-    made: Column = arrow_udf(function, kind, ArrowUDFType.SCALAR)(value)
+    # What kind of function it is, is told by its annotations.
+    made: Column = arrow_udf(function, kind)(value)  # type: ignore[call-overload]
     return made
 
 

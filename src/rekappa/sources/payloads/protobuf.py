@@ -18,7 +18,7 @@ from typing import Any
 
 from pyspark.sql.types import ArrayType, MapType, StringType, StructType
 
-from rekappa.errors import SetupError
+from rekappa.sources.payloads.packages import package
 from rekappa.sources.payloads.registry import Place, Schema, look_up, referenced
 from rekappa.sources.payloads.wire import Undecodable, split_steps, unframed
 
@@ -86,14 +86,7 @@ def _file(schema: Schema, builds_on: Mapping[str, Schema]) -> Any:
 
 def compiled(text: str, imports: Mapping[str, str]) -> bytes:
     """The descriptors of a .proto file and of all that it imports, each after what it needs."""
-    try:
-        import grpc_tools
-        from grpc_tools import protoc
-    except ImportError as error:
-        raise SetupError(
-            "Cannot read Protobuf: the package grpcio-tools, which has its compiler, is not installed",
-            hint="pip install 'rekappa[registry]'",
-        ) from error
+    protoc = package("grpc_tools.protoc")
     with tempfile.TemporaryDirectory(prefix="rekappa-protobuf-") as folder:
         root = Path(folder)
         for name, one in {_MAIN: text, **imports}.items():
@@ -102,7 +95,7 @@ def compiled(text: str, imports: Mapping[str, str]) -> bytes:
                 raise Undecodable(f"its schema can't be read: it imports {name!r}")
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(one, "utf-8")
-        made, wellknown = root / "descriptors", Path(grpc_tools.__file__).parent / "_proto"
+        made, wellknown = root / "descriptors", Path(protoc.__file__).parent / "_proto"
         options = [f"-I{folder}", f"-I{wellknown}", "--include_imports", f"--descriptor_set_out={made}"]
         if protoc.main(["protoc", *options, _MAIN]) != 0:
             print(f"rekappa: protoc refused a schema:\n{text}", file=sys.stderr)

@@ -35,7 +35,7 @@ _UNKNOWN_ID, _UNKNOWN_SUBJECT, _UNKNOWN_VERSION = 40403, 40401, 40402
 class Place:
     """A registry and how to log in to it. Goes to Spark's workers with the function that decodes."""
 
-    url: str
+    url: str = field(repr=False)
     options: tuple[tuple[str, str], ...] = field(default=(), repr=False)
 
     @classmethod
