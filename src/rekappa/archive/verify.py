@@ -1,52 +1,41 @@
 """Proving that the archive has every offset once: no gap, no duplicate, partition by partition.
 
-Messages in the dead letters count as present. Offsets that Kafka itself never gave to a reader (transaction
-markers, messages that compaction or retention removed before the router came) can't be told from lost ones by
-looking at the archive: they show as gaps.
+Messages in the dead letters count as present. Some offsets hold no message for a reader: transaction markers, aborted
+transactions where only committed ones are read, messages that compaction removed. By the archive alone they can't be
+told from lost ones, so Kafka is asked what it has in the gaps (`rekappa.archive.gaps`).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from rekappa.archive.damage import naming_damage
+from rekappa.archive.gaps import Asked, told_by_kafka
+from rekappa.archive.proofs import SHOWN, PartitionProof
 from rekappa.archive.tables import Route, exists, quoted_table
 from rekappa.record import OFFSET, PARTITION, REGION, TOPIC
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-SHOWN = 20
 
-
-@dataclass(frozen=True, slots=True)
-class PartitionProof:
-    """What the archive holds of one Kafka partition. Ranges are [first, last], both inclusive, at most `SHOWN`."""
-
-    source: str
-    topic: str
-    region: str
-    partition: int
-    first: int
-    last: int
-    rows: int
-    dead: int
-    gaps: tuple[tuple[int, int], ...]
-    duplicates: tuple[tuple[int, int], ...]
-    missing: int
-    repeated: int
-
-    @property
-    def sound(self) -> bool:
-        return not self.missing and not self.repeated
-
-
-def verify(spark: SparkSession, route: Route) -> list[PartitionProof]:
-    """One proof per region, topic and partition of the route's table.
+def verify(spark: SparkSession, route: Route, ask: Callable[[], Sequence[Asked]] = lambda: ()) -> list[PartitionProof]:
+    """One proof per region, topic and partition of the route's table. Where there are gaps, `ask` gives the clusters to
+    be asked about them; an offset of any other counts as missing.
 
     Counts are exact; of gaps and duplicates no more than the first `SHOWN` of a partition are ever gathered.
     """
+    proofs = _by_the_archive(spark, route)
+    clusters = ask() if any(proof.missing for proof in proofs) else ()
+    if not clusters:
+        return proofs
+    held = _positions(spark, route).select("topic", "region", "partition", "offset").distinct()
+    with naming_damage(spark, route.table, "verify"):
+        return told_by_kafka(spark, proofs, held, clusters)
+
+
+def _by_the_archive(spark: SparkSession, route: Route) -> list[PartitionProof]:
     from pyspark.sql import Window
     from pyspark.sql import functions as F
 
@@ -89,6 +78,8 @@ def verify(spark: SparkSession, route: Route) -> list[PartitionProof]:
             tuple((low, high) for low, high in row["duplicates"]),
             row["missing"],
             row["repeated"],
+            untold=row["missing"],
+            empty=0,
         )
         for row in sorted(rows, key=lambda row: tuple(str(row[name]).zfill(9) for name in part))
     ]
