@@ -116,7 +116,6 @@ def publish(
     from rekappa.publish.evaluate import publish as carry_out
     from rekappa.publish.gate import require_judged, require_validated
     from rekappa.publish.make import make_publish_plan
-    from rekappa.publish.plan import PublishState
 
     spark, staged = _opened(run, overrides, sinks)
     out = output(as_json)
@@ -132,11 +131,7 @@ def publish(
         _agreed(yes, f"Replace {staged.window} in production?")
     if not dry_run:
         carry_out(spark, staged, plan, tell=_note)
-    shown = plan.as_json()
-    if state == "published":
-        for one in shown["sinks"]:
-            one["state"] = PublishState.PUBLISHED.value
-    out.document({**shown, "state": state})
+    out.document({**plan.as_json(), "state": state})
     out.message(
         f"{state}: {staged.window}"
         + (f"; `rekappa undo {staged.run.id}` brings it back" if state == "published" else "")
