@@ -28,7 +28,7 @@ fast: $(VENV)/.dev
 # Two files at a time, each worker with its own project folder, Spark and broker.
 spark: $(VENV)/.dev jars
 	@$(BIN)/python -m rekappa.jvm tests/servers/ivy.xml cassandra opensearch >/dev/null
-	$(BIN)/python -m pytest tests/spark -n 2 --dist loadfile $(ARGS)
+	$(BIN)/python -m pytest tests/spark -n 2 --dist loadfile --durations=40 --durations-min=15 $(ARGS)
 
 check: lint types imports
 

@@ -106,12 +106,12 @@ def parse_expectation(text: str) -> Expectation:
         number = None if value.startswith("`") else _NUMBER.fullmatch(value)
         if number is None and (what == "changed" and sign == "="):
             columns.append(value[1:-1].replace("``", "`") if value.startswith("`") else value)
-        elif number is None and value == "*":
-            limits[what] = ANY
-        elif number is None:
+        elif number is None and value != "*":
             raise _unreadable(text, f"{what}{sign}{value}")
         elif what in limits:
             raise ValidationError(f"Cannot read expectation {text!r}: it says twice how many rows are {what}")
+        elif number is None:
+            limits[what] = ANY
         else:
             limits[what] = Limit(float(number[1]), bool(number[2]), sign == "=")
         last = what

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -71,3 +72,20 @@ def test_values() -> None:
     assert [readable(value) for value in (None, True, 12345, 1.5, 0.00012345, [1, "a"], {"k": 2})] == [
         "-", "yes", "12345", "1.5", "0.000123", "1, a", "k: 2",
     ]  # fmt: skip
+
+
+def test_nothing_but_data_reaches_stdout() -> None:
+    """Not even from a program that the app starts."""
+    code = """
+import os
+from rekappa.cli.output import JsonOutput, stdout_for_data
+with stdout_for_data():
+    print("printed")
+    os.write(1, b"written\\n")
+    os.system("echo started")
+    JsonOutput().document({"a": "\u00fc"})
+print("after")
+"""
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, encoding="utf-8")
+    assert ran.stdout == '{\n  "a": "\u00fc"\n}\nafter\n'
+    assert ran.stderr == "printed\nwritten\nstarted\n"

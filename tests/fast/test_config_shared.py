@@ -123,3 +123,14 @@ def test_two_candidates_of_a_sink_in_one_place(tmp_path: Path) -> None:
     (tmp_path / "app.py").write_text("")
     with pytest.raises(ConfigError, match=r"sinks\.one\.candidates\.test writes to .*, as candidate 'production' does"):
         load(tmp_path)
+
+
+def test_a_secret_among_javas_options(tmp_path: Path) -> None:
+    options = "{spark.driver.extraJavaOptions: -Djavax.net.ssl.trustStorePassword=hunter2}"
+    (tmp_path / "rekappa.yaml").write_text(f"{APP}profiles:\n  live: {options}\n")
+    (tmp_path / "app.py").write_text("")
+    with pytest.raises(
+        ConfigError, match="holds a secret, and Java's options stand in the list of processes"
+    ) as refused:
+        load(tmp_path)
+    assert "hunter2" not in refused.value.message

@@ -41,6 +41,7 @@ def test_each_kind_says_what_it_can_and_what_is_possible_instead() -> None:
     changed, removed = found.stuck
     assert changed.startswith("column at is date in the rows and timestamp in the table (Iceberg widens")
     assert removed.startswith("the table's column old is not in the rows (let the job make it")
+    assert "has no type" in compare("t", {"id": "array<void>"}, {}, iceberg._RULES).stuck[0]
     assert "alters no type" in compare("t", {"id": "bigint"}, {"id": "int"}, hive._RULES).stuck[0]
     assert "new index" in compare("t", {"id": "bigint"}, {"id": "int"}, opensearch._RULES).stuck[0]
     assert "Cassandra alters no type" in compare("t", {"id": "bigint"}, {"id": "int"}, cassandra._RULES).stuck[0]

@@ -75,7 +75,19 @@ def test_patterns_limits_and_what_they_mean() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "nope=1", "missing=many", "missing", "changed>5", "missing=1,missing=2", "extra=-1", "a,b", "changed="]
+    "text",
+    [
+        "",
+        "nope=1",
+        "missing=many",
+        "missing",
+        "changed>5",
+        "missing=1,missing=2",
+        "missing=0,missing=*",
+        "extra=-1",
+        "a,b",
+        "changed=",
+    ],
 )
 def test_what_is_none_is_refused(text: str) -> None:
     with pytest.raises(ValidationError):

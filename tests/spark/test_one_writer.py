@@ -202,6 +202,21 @@ def test_two_apps_do_not_archive_into_one_table(spark: SparkSession, writers: Wr
             run_routers(spark, second.loaded, writers.home, available_now=True)
 
 
+def test_apps_that_take_turns_archive_every_event_once(spark: SparkSession, writers: Writers, tmp_path: Path) -> None:
+    """Each has a checkpoint of its own, which knows nothing of what the other has archived since."""
+    from rekappa.archive.router import run_routers
+
+    text = CONFIG.format(app=writers.name).replace("id BIGINT,", "id BIGINT, small TINYINT,")
+    (writers.folder / "rekappa.yaml").write_text(text)
+    second = Project.make(
+        tmp_path / "second", writers.home, writers.broker, "", text.replace(f"app: {writers.name}", "app: second")
+    )
+    for number, project in enumerate((writers, second, writers, writers, second)):
+        writers.send_ids(range(100 * number, 100 * (number + 1)))
+        run_routers(spark, project.loaded, writers.home, available_now=True)
+        assert writers.ids(spark, "events") == Counter(range(100 * (number + 1)))
+
+
 def test_a_run_afresh_is_refused_where_it_would_append_again(spark: SparkSession, writers: Writers) -> None:
     config = writers.folder / "rekappa.yaml"
     config.write_text(config.read_text().replace("\narchive:", KEPT.format(app=writers.name)))

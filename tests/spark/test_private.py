@@ -149,6 +149,13 @@ def test_iceberg(spark: SparkSession) -> None:
         ("from a insert into lake.x.y select *", "InsertInto"),
         ("select transform(x) using 'cat' from a", "ScriptTransformation"),
         ("drop table lake.x.y", "DropTable"),
+        ("from a insert overwrite directory '/x' using csv select id", "InsertIntoDir"),
+        ("with t as (select transform(x) using 'cat' as (y) from a) select * from t", "ScriptTransformation"),
+        ("select (select transform(x) using 'cat' as (y) from a)", "ScriptTransformation"),
+        ("select 1 where exists (select transform(x) using 'cat' as (y) from a)", "ScriptTransformation"),
+        ("select java_method('java.lang.System', 'exit', 1)", "java_method"),
+        ("select * from a order by `reflect`('x', 'y')", "reflect"),
+        ("select 'reflect(x)', upper('java_method') from a", None),
     ],
 )
 def test_statements_that_change_something(spark: SparkSession, sql: str, change: str | None) -> None:

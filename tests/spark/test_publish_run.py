@@ -219,14 +219,32 @@ def test_a_key_that_is_staged_again_counts_once_and_not_at_all_if_it_left_the_wi
 
 def test_a_verdict_holds_for_the_staging_and_the_columns_it_saw(spark: SparkSession, project: Build) -> None:
     it = project(minutes(spark, 60, 120, "ok"))
+    assert it.data("validate", it.run, "--ignore", "v")["outcome"] == "needs a yes"
+    told = it.call("publish", it.run, "--yes", "--json")
+    assert (told.exit_code, "not compared, and published all the same: v" in told.stderr) == (2, True)
     assert it.data("validate", it.run)["outcome"] == "passed"
     spark.sql(f"UPDATE {staging_table(load(it.folder).config, it.run, 'out')} SET v = 'evil' WHERE id = 100")
     told = it.call("publish", it.run, "--yes")
     assert (told.exit_code, "has changed since it was validated" in told.stderr) == (2, True)
-    assert it.data("validate", it.run, "--ignore", "v")["outcome"] == "needs a yes"
-    told = it.call("publish", it.run, "--yes", "--json")
-    assert (told.exit_code, "not compared, and published all the same: v" in told.stderr) == (2, True)
+    told = it.call("validate", it.run)
+    assert (told.exit_code, "was changed by" in told.stderr) == (2, True)
     assert it.production() == {"ok": 360}
+
+
+def test_what_was_published_is_known_after_its_snapshots_expired(spark: SparkSession, project: Build) -> None:
+    it = project(minutes(spark, 60, 120, "new"))
+    assert it.data("publish", it.run, "--yes", "--unvalidated")["state"] == "published"
+    table = f"lake.{it.app}.out"
+    minutes(spark, 1000, 1, "more").writeTo(table).append()
+    which = f"table => '{it.app}.out', older_than => current_timestamp(), retain_last => 1"
+    assert spark.sql(f"CALL lake.system.expire_snapshots({which})").first() is not None
+    assert spark.sql(f"SELECT * FROM {table}.snapshots").count() == 2, "the newest, and the one that the tag holds"
+    again = it.data("publish", it.run, "--yes", "--unvalidated")
+    assert (again["state"], it.production()) == ("published", {"ok": 240, "new": 120, "more": 1})
+    told = it.call("undo", it.run, "--yes")
+    assert (told.exit_code, "no longer reaches back" in told.stderr) == (2, True)
+    assert it.data("undo", it.run, "--yes", "--force")["state"] == "undone"
+    assert it.production() == {"ok": 360, "more": 1}
 
 
 def test_clean(spark: SparkSession, project: Build) -> None:

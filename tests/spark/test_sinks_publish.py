@@ -96,7 +96,21 @@ def test_a_plan_that_was_overtaken_is_refused(spark: SparkSession, sink_config: 
     sink.write(theirs, BatchId("live", "query", 1))
     with pytest.raises(PublishError, match="changed since the plan was made"):
         it.publish(plan, lambda: pytest.fail("nothing may be touched"))
-    assert content(sink.read(spark)) == content(production.where("id != 12").union(theirs))
+    held = content(sink.as_stored(production.where("id != 12").union(theirs)))
+    assert content(sink.read(spark)) == held
+    # Killed when the table for the copy was made, and nothing was in it yet: there is nothing to take back.
+    it.part.before(it.part.run).prepare(spark, sink.read(spark).schema)
+    assert undo(it) == Effect()
+    assert content(sink.read(spark)) == held
+    # Killed when the copy was whole; then somebody else writes what it does not hold.
+    with it._compared() as compared:
+        it._save(compared)
+    sink.write(rows(spark, 13, 14).withColumn("note", F.lit("theirs too")), BatchId("live", "query", 2))
+    held = content(sink.read(spark))
+    with pytest.raises(PublishError, match="somebody else has changed 1 of its rows"):
+        effect(it)
+    undo(it)
+    assert content(sink.read(spark)) == held
 
 
 @pytest.mark.timeout(1500)
@@ -154,7 +168,7 @@ def test_parquet_takes_the_rows_once_and_gives_them_back(
     sink = open_sink("parquet_published", sink_config, home)
     assert isinstance(sink, ParquetSink)
     production, staged = rows(spark, 0, 10), rows(spark, 10, 40)
-    it = AddingPublisher(part(sink_config, sink.name, staged), "parquet", sink, sink.withdraw)
+    it = AddingPublisher(part(sink_config, sink.name, staged), "parquet", sink, sink)
     assert effect(it) == Effect(added=30), "nothing is there yet"
     sink.prepare(spark, production.schema)
     sink.write(production, BatchId("live", "query", 0))
@@ -164,6 +178,9 @@ def test_parquet_takes_the_rows_once_and_gives_them_back(
         assert content(sink.read(spark)) == content(rows(spark, 0, 40))
     undo(it)
     assert content(sink.read(spark)) == content(production)
+    sink.write(rows(spark, 20, 30), BatchId("live", "query", 1))
+    with pytest.raises(PublishError, match="holds 10 rows of the window already"):
+        effect(it)
 
 
 def test_a_sink_that_cannot_be_read_is_not_taken_for_an_empty_one(
@@ -177,7 +194,7 @@ def test_a_sink_that_cannot_be_read_is_not_taken_for_an_empty_one(
     for file in Path(sink.path).glob("batch=*/*.parquet"):
         file.write_bytes(b"damaged")
         file.with_name(f".{file.name}.crc").unlink()
-    it = AddingPublisher(part(sink_config, sink.name, rows(spark, 10, 40)), "parquet", sink, sink.withdraw)
+    it = AddingPublisher(part(sink_config, sink.name, rows(spark, 10, 40)), "parquet", sink, sink)
     with pytest.raises(Exception, match=r"(?i)parquet"):
         effect(it)
     name = "kafka_published"

@@ -139,6 +139,9 @@ def test_equal_up_to_rounding_and_order(spark: SparkSession) -> None:
         loose = Rules(key=key, rounded=("total",), unordered=("seen",))
         assert compare(one, two, loose).match == 100.0, key
         assert loose.special == {"total": "up to 1e-09 of the value", "seen": "in any order"}
+    for left, right in (("'NaN'", "5"), ("'Infinity'", "5"), ("'Infinity'", "'-Infinity'"), ("7", "'NaN'")):
+        far = [spark.sql(query.format(1, value, "1")) for value in (left, right)]
+        assert compare(far[0], far[1], Rules(key=("id",), rounded=("total",), relative=0.5)).matched == 0, (left, right)
     more = spark.sql(query.format(1, "0.3", "2, 1, 1"))
     assert compare(two, more, Rules(key=("id",), unordered=("seen",))).columns == {"seen": 1}
 

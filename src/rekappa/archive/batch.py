@@ -9,7 +9,7 @@ for the slow way: undecodable messages go to the dead letters, new fields become
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from functools import reduce
 from operator import add, and_
 from typing import TYPE_CHECKING, Any
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from rekappa.archive import fields
 from rekappa.archive.tables import Route, add_columns, quoted_table, table_payload
 from rekappa.iceberg.commits import BATCH, MARK, WRITER, load_table, stamp
+from rekappa.iceberg.history import ancestors
 from rekappa.iceberg.past import rows_at
 from rekappa.record import METADATA, OFFSET, PARTITION, REGION, TOPIC
 from rekappa.sources.decode import DECODED, Decoder, column_type, is_event
@@ -211,7 +212,7 @@ def _not_archived(messages: DataFrame, route: Route, writer: str, number: int) -
 
 def _added(spark: SparkSession, table: str, writer: str, number: int) -> DataFrame:
     """The rows that the writer's commit of the batch brought."""
-    for snapshot in _line(spark, table):
+    for snapshot in ancestors(load_table(spark, quoted_table(table))):
         summary = snapshot.summary()
         if (summary.get(WRITER), summary.get(BATCH), summary.get(MARK)) == (writer, str(number), None):
             parent = snapshot.parentId()
@@ -223,22 +224,12 @@ def _added(spark: SparkSession, table: str, writer: str, number: int) -> DataFra
     return spark.table(table)
 
 
-def _line(spark: SparkSession, table: str) -> Iterator[Any]:
-    """The table's snapshots, newest first."""
-    loaded = load_table(spark, quoted_table(table))
-    snapshot = loaded.currentSnapshot()
-    while snapshot is not None:
-        yield snapshot
-        parent = snapshot.parentId()
-        snapshot = loaded.snapshot(parent) if parent is not None else None
-
-
 def _committed(spark: SparkSession, route: Route, writer: str, number: int) -> set[str]:
     """Which of this writer's commits of the batch are there: those were made before a crash."""
     names = {writer, writer + NEW_FIELDS, DEAD + writer}
     found: set[str] = set()
     for table in (route.table, route.dead_letters):
-        for snapshot in _line(spark, table):
+        for snapshot in ancestors(load_table(spark, quoted_table(table))):
             summary = snapshot.summary()
             name, batch = summary.get(WRITER), summary.get(BATCH)
             if name in names and batch is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -17,7 +18,7 @@ from rekappa.archive.offsets import archived_ends, batch_ends, starting_offsets
 from rekappa.archive.tables import Route, prepare_archive, prepare_dead_letters, quoted_table, routes
 from rekappa.errors import ArchiveError, LeaseLost
 from rekappa.home import Home, local_uri
-from rekappa.iceberg.commits import BATCH, MARK, WRITER, load_table
+from rekappa.iceberg.commits import BATCH, MARK, WRITER, load_table, newest_writer
 from rekappa.sources.decode import decoder, payload_type
 from rekappa.sources.kafka import messages
 from rekappa.spark.failures import Failure, read_failure
@@ -80,6 +81,9 @@ class Router:
         prepare_dead_letters(spark, route.dead_letters)
         self._declared = declared
         self._seen = [self._ends()]
+        if self._overtaken():
+            # What it knows is older than the table. Without it, the table says where to go on.
+            shutil.rmtree(self._folder)
         last = last_committed(self._folder)
         if last is not None:
             self.batch, self._at = last, batch_ends(self._folder, last, self._regions)
@@ -164,11 +168,22 @@ class Router:
             self._seen.append(self._ends())
             self._last_mark = time.monotonic()
 
-    def _open_writer(self) -> None:
+    def _overtaken(self) -> bool:
+        """Whether another router, as of another app, has archived into the table since this checkpoint was written."""
+        if not (self._folder / "metadata").exists():
+            return False
+        newest = newest_writer(self._spark, quoted_table(self.route.table))
+        return newest is not None and not newest.startswith(self._name())
+
+    def _name(self) -> str:
+        """The name for the checkpoint's commits."""
         identity = json.loads((self._folder / "metadata").read_text().splitlines()[0])["id"]
+        return f"{self.route.writer}:{identity}"
+
+    def _open_writer(self) -> None:
         self._writer = BatchWriter(
             self.route,
-            f"{self.route.writer}:{identity}",
+            self._name(),
             decoder(self._loaded, self.route.source),
             self._declared,
             self._columns,

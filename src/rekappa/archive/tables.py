@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 # Small row groups, so that an hour's file can still be read a few minutes at a time.
 ROW_GROUP_BYTES = 16 * 1024 * 1024
 _WIDENS = {("int", "bigint"), ("float", "double")}
+_SMALL = re.compile(r"\b(?:tinyint|smallint)\b")
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +103,7 @@ def prepare_archive(spark: SparkSession, route: Route, payload: StructType, arch
             missing[field.name] = field.dataType
             continue
         old, new = present[same].dataType, field.dataType
-        if old == new and same == field.name:
+        if _stored(old) == _stored(new) and same == field.name:
             continue
         if same == field.name and (old.simpleString(), new.simpleString()) in _WIDENS:
             spark.sql(f"ALTER TABLE {quoted_table(route.table)} ALTER COLUMN {quoted(same)} TYPE {new.simpleString()}")
@@ -117,6 +119,11 @@ def prepare_archive(spark: SparkSession, route: Route, payload: StructType, arch
 
     extra = [field for name, field in now.items() if name not in payload.names]
     return StructType([*payload.fields, *extra])
+
+
+def _stored(kind: DataType) -> str:
+    """A type as Iceberg keeps it, which has no whole numbers of less than four bytes."""
+    return _SMALL.sub("int", kind.simpleString())
 
 
 def table_payload(spark: SparkSession, table: str) -> StructType:

@@ -10,11 +10,12 @@ Data goes to stdout; progress and remarks go to stderr. As JSON a `table` is an 
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, redirect_stdout
+from contextlib import AbstractContextManager, contextmanager, redirect_stdout, suppress
 from contextvars import ContextVar
 from dataclasses import fields, is_dataclass
 from datetime import datetime, timedelta
@@ -77,13 +78,40 @@ _STDOUT: ContextVar[TextIO | None] = ContextVar("stdout", default=None)
 
 @contextmanager
 def stdout_for_data() -> Iterator[None]:
-    """Inside, stdout takes the data of `JsonOutput` alone: what anybody else prints, such as an app, goes to stderr."""
-    kept = _STDOUT.set(sys.stdout)
+    """Inside, stdout takes the data of `JsonOutput` alone: what anybody else prints, such as an app, goes to stderr,
+    and so does what programs print that it starts."""
+    with _own_descriptor(sys.stdout) as own:
+        kept = _STDOUT.set(own)
+        try:
+            with redirect_stdout(sys.stderr):
+                yield
+        finally:
+            _STDOUT.reset(kept)
+
+
+@contextmanager
+def _own_descriptor(stdout: TextIO) -> Iterator[TextIO]:
+    """The same stream by a descriptor that nobody else knows; the process's own leads to stderr meanwhile.
+
+    A stream that is not the process's own is answered as it is.
+    """
     try:
-        with redirect_stdout(sys.stderr):
-            yield
+        ours = stdout.fileno() == 1
+    except (OSError, ValueError):
+        ours = False
+    if not ours:
+        yield stdout
+        return
+    stdout.flush()
+    descriptor = os.dup(1)
+    os.dup2(2, 1)
+    data = os.fdopen(descriptor, "w", encoding=stdout.encoding, errors=stdout.errors)
+    try:
+        yield data
     finally:
-        _STDOUT.reset(kept)
+        os.dup2(descriptor, 1)
+        with suppress(OSError):
+            data.close()
 
 
 class JsonOutput(Output):

@@ -121,6 +121,12 @@ def _show(out: Output, answer: Answer, as_csv: bool) -> None:
         writer.writerow(answer.columns)
         writer.writerows([_cell(value) for value in row] for row in bounded())
     elif out.is_json:
+        twice = [name for name in answer.columns if answer.columns.count(name) > 1]
+        if twice:
+            raise InputError(
+                f"Cannot write column {twice[0]!r} as JSON: the answer has it twice",
+                hint="Name each with AS, or --csv.",
+            )
         out.document([dict(zip(answer.columns, row, strict=True)) for row in bounded()])
     else:
         out.table("", answer.columns, [["-" if v is None else _cell(v) for v in row] for row in bounded()])

@@ -23,6 +23,7 @@ from rekappa.config.schema import column_type, payload_columns
 from rekappa.config.targets import target_of
 from rekappa.errors import ConfigError, ValidationError
 from rekappa.expect import parse_expectation
+from rekappa.masking import hidden
 
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*$")
 _TIMES = ("TIMESTAMP", "TIMESTAMP_NTZ", "DATE")
@@ -169,7 +170,13 @@ def _candidates(config: AppConfig) -> Iterator[tuple[Path, Sink]]:
 
 def _profiles(config: AppConfig) -> Iterator[Finding]:
     for name in type(config.profiles).model_fields:
-        for key in getattr(config.profiles, name).spark:
+        for key, value in getattr(config.profiles, name).spark.items():
+            if key.endswith("JavaOptions") and isinstance(value, str) and hidden(value) != value:
+                yield (
+                    ("profiles", name, "spark", key),
+                    "holds a secret, and Java's options stand in the list of processes for all to see",
+                    "Put it into a file that Java reads: JDK_JAVA_OPTIONS=@FILE, with the option in FILE.",
+                )
             if not key.startswith("spark."):
                 yield ("profiles", name, "spark", key), "is no Spark property", f"Did you mean 'spark.{key}'?"
 

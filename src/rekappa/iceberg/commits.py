@@ -29,6 +29,18 @@ def load_table(spark: SparkSession, name: str) -> Any:
     return java_table(spark, name)
 
 
+def newest_writer(spark: SparkSession, name: str) -> str | None:
+    """Who made the newest commit of rows to the table, None if none is stamped, or none is remembered."""
+    table = load_table(spark, name)
+    snapshot = table.currentSnapshot()
+    while snapshot is not None:
+        if writer := snapshot.summary().get(WRITER):
+            return str(writer)
+        parent = snapshot.parentId()
+        snapshot = table.snapshot(parent) if parent is not None else None
+    return None
+
+
 def last_batch(spark: SparkSession, name: str, writer: str) -> int | None:
     """The newest batch that this writer committed to the table's main branch, None if there is none."""
     table = load_table(spark, name)

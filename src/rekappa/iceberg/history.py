@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -62,6 +63,19 @@ class Publication:
     undone: bool
 
 
+def noted(run: str) -> str:
+    """The table's property that says what became of a run's publication, for as long as it can be undone.
+
+    Snapshots expire by the table's own rules; a property does not.
+    """
+    return f"rekappa.publication.{run}"
+
+
+def note_of(state: str, snapshot: int, parent: int | None) -> str:
+    """What the property says: published or undone by this snapshot, and the one before it."""
+    return json.dumps({"state": state, "snapshot": snapshot, "parent": parent, "at": datetime.now(UTC).isoformat()})
+
+
 def publication(table: Any, run: str) -> Publication | None:
     for snapshot in ancestors(table):
         summary = snapshot.summary()
@@ -69,7 +83,11 @@ def publication(table: Any, run: str) -> Publication | None:
             if summary.get(stamp) == run:
                 parent = snapshot.parentId()
                 return Publication(int(snapshot.snapshotId()), parent and int(parent), _moment(snapshot), undone)
-    return None
+    note = table.properties().get(noted(run))
+    if note is None:
+        return None
+    kept = json.loads(note)
+    return Publication(kept["snapshot"], kept["parent"], datetime.fromisoformat(kept["at"]), kept["state"] == UNDO)
 
 
 def changes(spark: SparkSession, table: Any, expression: Any, since: int | None, own: str) -> list[Change]:
@@ -95,6 +113,16 @@ def changes(spark: SparkSession, table: Any, expression: Any, since: int | None,
             by = summary.get(WRITER) or summary.get("spark.app.id") or summary.get("app-id") or "an unnamed writer"
             found.append(Change(int(snapshot.snapshotId()), _moment(snapshot), str(snapshot.operation()), by, touched))
     return found[::-1]
+
+
+def stranger(table: Any) -> Change | None:
+    """The newest change of rows that no run of ours made, in a table that belongs to one run alone."""
+    for snapshot in ancestors(table):
+        summary = snapshot.summary()
+        if snapshot.operation() != "replace" and summary.get(WRITER) is None:
+            by = summary.get("spark.app.id") or summary.get("app-id") or "an unnamed writer"
+            return Change(int(snapshot.snapshotId()), _moment(snapshot), str(snapshot.operation()), by, 0)
+    return None
 
 
 def _after(table: Any, since: int | None) -> list[Any]:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from rekappa.errors import PublishError
 from rekappa.iceberg.commits import load_table
 from rekappa.iceberg.footprint import Footprint
-from rekappa.iceberg.history import changes, current_id
+from rekappa.iceberg.history import changes, current_id, note_of, noted
 from rekappa.iceberg.past import rows_at
 from rekappa.iceberg.private import changed_files, listed
 from rekappa.iceberg.selection import Selection
@@ -149,6 +149,9 @@ def _commit(
     for key, value in edit.stamp.items():
         overwrite.set(key, value)
     overwrite.commit()
+    made = int(transaction.table().currentSnapshot().snapshotId())
+    for state, run in edit.stamp.items():
+        transaction.updateProperties().set(noted(run), note_of(state, made, prints.snapshot)).commit()
     refs = transaction.manageSnapshots().removeBranch(edit.branch)
     if edit.tag is not None and prints.snapshot is not None:
         known = table.refs().containsKey(edit.tag)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from rekappa.config.model import AppConfig, IcebergSink
 from rekappa.home import Home
 from rekappa.iceberg.commits import load_table
-from rekappa.iceberg.history import tag_before
+from rekappa.iceberg.history import noted, tag_before
 from rekappa.iceberg.replace import Edit, drop_branch
 from rekappa.publish.cleaned import Cleaned
 from rekappa.publish.forget import forget_code, forget_history
@@ -121,6 +121,7 @@ def _drop_refs(spark: SparkSession, config: AppConfig, table: StagingTable) -> N
     assert isinstance(spec, IcebergSink)
     production = load_table(spark, spec.table)
     production.manageSnapshots().removeTag(tag_before(table.run)).commit()
+    production.updateProperties().remove(noted(table.run)).commit()
     drop_branch(production, Edit(table.run, {}).branch)
     spark.catalog.refreshTable(spec.table)
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from rekappa.errors import InputError, RekappaError
+from rekappa.errors import InputError, RekappaError, WorkFailed
 from rekappa.query.statement import mentioned, refusal, require_query, with_plain_names
 from rekappa.query.tables import Table
 from rekappa.spark.private import changes_something
@@ -68,7 +68,11 @@ def _rows(frame: DataFrame, limit: int | None) -> Iterator[tuple[Any, ...]]:
         for row in frame.limit(limit + 1).collect() if limit is not None else frame.toLocalIterator():
             yield tuple(plain_value(value, kind) for value, kind in zip(row, kinds, strict=True))
     except PySparkException as error:
-        raise InputError(f"Cannot run the query: {_first_line(error)}") from None
+        raise WorkFailed(f"The query failed: {_first_line(error)}") from None
+    except (ValueError, OverflowError) as error:
+        raise WorkFailed(
+            f"The query's answer can't be shown: {error}", hint="Cast times outside the years 1 to 9999 to STRING."
+        ) from None
 
 
 def _first_line(error: Exception) -> str:

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any
 
 from rekappa.errors import RekappaError, SourceError, WorkFailed
 from rekappa.home import local_uri
-from rekappa.plan.plan import Mode
 from rekappa.plan.store import PlanFile
 from rekappa.replay.closing import FORCED, move_watermark, reached, set_watermark
 from rekappa.replay.journal import BatchNote, Journal
@@ -207,7 +206,7 @@ class _SliceRun:
     def _query(self) -> DataFrame:
         """The job's result on streams of the plan's slices."""
         planned = self.plan.head.job(self.job)
-        recorded = planned.mode is Mode.EXACT
+        recorded = bool(self.count) and self.plan.slice(self.job, 0).watermark is not None
         about_to = AboutTo(self._read if recorded else None, None if self.closing is None else self._close)
         inputs = {
             name: replay_stream(

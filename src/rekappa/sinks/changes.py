@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from rekappa.errors import SinkError
 
 Fits = Callable[[str, str], bool]
+_UNTYPED = re.compile(r"\bvoid\b")
+"""What Spark calls the type of a NULL that nobody cast; it may stand inside an array or a struct."""
 _DECIMAL = re.compile(r"(?:decimal|numeric)\((\d+),\s*(\d+)\)$")
 
 
@@ -72,6 +74,11 @@ def compare(where: str, rows: Mapping[str, str], table: Mapping[str, str], rules
     held = {fold(name): (name, kind) for name, kind in table.items()}
     steps, stuck = [], []
     for name, kind in rows.items():
+        if _UNTYPED.search(kind):
+            stuck.append(
+                f"column {name} has no type: it is only ever null (cast it in the job to the type it shall have)"
+            )
+            continue
         if fold(name) not in held:
             steps.append(Step(name, kind))
             continue

@@ -108,6 +108,9 @@ class ParquetSink(Sink):
             return spark.createDataFrame([], self._schema)
         raise SinkError(f"Cannot read sink {self.name!r}: {self.path} holds no batch")
 
+    def wrote(self, spark: SparkSession, batch: BatchId) -> bool:
+        return BatchFiles(spark, self.path).exists(f"batch={folder_name(batch)}")
+
     def withdraw(self, spark: SparkSession, batch: BatchId) -> None:
         """Take one batch out again."""
         BatchFiles(spark, self.path).remove(f"batch={folder_name(batch)}")

@@ -12,6 +12,7 @@ from rekappa.iceberg.past import rows_at
 from rekappa.plan.plan import SourcePlan
 from rekappa.record import INGESTION, METADATA, REGION
 from rekappa.sources.decode import metadata_type, nullable
+from rekappa.spark.names import quoted
 from rekappa.spark.times import within
 from rekappa.timeline import Window
 
@@ -66,9 +67,9 @@ def shaped(rows: DataFrame, payload: StructType, columns: Sequence[str] | None) 
         if field.name not in present:
             made.append(F.lit(None).cast(field.dataType).alias(field.name))
         elif nullable(present[field.name].dataType) != field.dataType:
-            made.append(F.col(field.name).cast(field.dataType).alias(field.name))
+            made.append(F.col(quoted(field.name)).cast(field.dataType).alias(field.name))
         else:
-            made.append(F.col(field.name).alias(field.name, metadata={}))
+            made.append(F.col(quoted(field.name)).alias(field.name, metadata={}))
     kept = F.col(METADATA)
     if present[METADATA].dataType != metadata_type():
         kept = kept.cast(metadata_type()).alias(METADATA)

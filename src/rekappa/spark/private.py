@@ -6,6 +6,7 @@ is fast enough. `rekappa.spark.releases` refuses an unknown version; `tests/spar
 
 from __future__ import annotations
 
+import re
 import traceback
 from collections.abc import Callable
 from pathlib import Path
@@ -159,20 +160,27 @@ def check_for_streaming(spark: SparkSession, plan: Any, output_mode: str) -> Non
 def changes_something(spark: SparkSession, sql: str) -> str | None:
     """What a statement would do other than read, by Spark's own parser; None if it only reads.
 
-    A TRANSFORM starts programs, which may do anything.
+    A TRANSFORM starts programs and a call of Java's methods runs code, which may do anything. Looks into common table
+    expressions and subqueries, wherever they stand.
     """
     from py4j.java_gateway import is_instance_of
 
     parser: Any = spark._jsparkSession.sessionState().sqlParser()
     kinds = [
         f"org.apache.spark.sql.catalyst.plans.logical.{name}"
-        for name in ("Command", "ParsedStatement", "ScriptTransformation")
+        for name in ("Command", "ParsedStatement", "ScriptTransformation", "InsertIntoDir")
     ]
     waiting = [parser.parsePlan(sql)]
     while waiting:
         node = waiting.pop()
         if any(is_instance_of(spark.sparkContext._gateway, node, kind) for kind in kinds):
             return str(node.getClass().getSimpleName()).removesuffix("Statement")
-        children = node.children()
-        waiting += [children.apply(at) for at in range(children.size())]
+        if called := _RUNS_JAVA.search(str(node.expressions().toString())):
+            return called.group(1)
+        for inner in (node.children(), node.innerChildren(), node.subqueries()):
+            waiting += [inner.apply(at) for at in range(inner.size())]
     return None
+
+
+_RUNS_JAVA = re.compile(r"'(?:`?\w+`?\.)*`?((?:java_method|reflect|try_reflect))`?\(", re.IGNORECASE)
+"""Functions that call any method of any Java class, as Spark writes calls that are not resolved yet."""

@@ -85,4 +85,10 @@ KNOWN = (
         Again.HELPS,
         "Is the broker up, and is clusters.NAME.bootstrap its address? The local one: `rekappa status`, `rekappa up`.",
     ),
+    _known(
+        r"org\.apache\.iceberg\.exceptions\.RESTException|ServiceUnavailableException|ServiceFailureException",
+        "The Iceberg catalog does not answer",
+        Again.HELPS,
+        "Is it up, and is catalogs.NAME.uri its address? `rekappa config APP` shows it.",
+    ),
 )

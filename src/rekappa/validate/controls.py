@@ -45,6 +45,7 @@ class Role(StrEnum):
     EXACT = "production's code over its micro-batches"
     EXACT_NEW = "the run's code over production's micro-batches"
     BULK = "in bulk, which drops nothing"
+    KEEPING = "in production's micro-batches, dropping nothing"
 
 
 @dataclass(frozen=True, slots=True)

@@ -182,7 +182,9 @@ def _differs(both: Sides, name: str) -> Column:
         return different
     x, y = p.cast("double"), s.cast("double")
     bound = F.greatest(F.lit(rules.absolute), F.greatest(F.abs(x), F.abs(y)) * relative)
-    return different & ~F.coalesce(F.abs(x - y) <= bound, F.lit(False))
+    # To Spark NaN equals NaN and is greater than all numbers; between infinity and a number nothing is near.
+    finite = (F.abs(x) < F.lit(float("inf"))) & (F.abs(y) < F.lit(float("inf")))
+    return different & ~F.coalesce(finite & (F.abs(x - y) <= bound), F.lit(False))
 
 
 def _refuse_keys(both: Sides, named: Sequence[tuple[str, DataFrame]], suspects: DataFrame) -> None:

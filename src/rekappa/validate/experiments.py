@@ -12,6 +12,7 @@ from rekappa.config.bind import queries
 from rekappa.config.targets import target_of
 from rekappa.errors import RekappaError
 from rekappa.plan.plan import JobPlan, Mode, Plan
+from rekappa.plan.recorded import NO_WATERMARK
 from rekappa.plan.store import load as load_plan
 from rekappa.planning.make import make_plan
 from rekappa.planning.production import production_runs
@@ -138,6 +139,14 @@ class Experiments:
     def exact_new(self) -> Control:
         """The run's own code over production's micro-batches."""
         return self._run(Role.EXACT_NEW, self._recorded[0], [Stretch(self.own)])
+
+    def keeping(self, code: Code) -> Control:
+        """A code over production's micro-batches with a watermark that stands still until the end: nothing is late."""
+        plan = self._recorded[0]
+        part = _part_of(plan, self.sink.name)
+        slices = tuple(replace(one, watermark=NO_WATERMARK) for one in part.slices)
+        kept = replace(part, mode=Mode.STRICT, slices=slices)
+        return self._run(Role.KEEPING, replace(plan, jobs=(kept,)), [Stretch(code)])
 
     def bulk(self, code: Code) -> Control:
         """A code in bulk mode, where nothing is dropped as late."""

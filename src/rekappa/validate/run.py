@@ -11,7 +11,7 @@ from rekappa.config.targets import target_of
 from rekappa.errors import ValidationError
 from rekappa.expect import Expectation, parse_expectation
 from rekappa.iceberg.commits import load_table
-from rekappa.iceberg.history import current_id
+from rekappa.iceberg.history import Change, current_id, stranger
 from rekappa.staging.staged import Staged, StagedSink
 from rekappa.store.runs import RunStore
 from rekappa.validate.compare import compare
@@ -71,7 +71,9 @@ def validate(spark: SparkSession, staged: Staged, request: Request, tell: Tell =
     verdicts = []
     for one in staged.sinks:
         tell(f"comparing {one.name}")
-        seen = current_id(load_table(spark, one.table))
+        table = load_table(spark, one.table)
+        _require_untouched(staged, one, stranger(table))
+        seen = current_id(table)
         verdicts.append(replace(_verdict(spark, staged, one, request, tell), staging=seen))
     window = staged.window
     verdict = Verdict(staged.run.id, staged.run.app, window.start, window.end, datetime.now(UTC), tuple(verdicts))
@@ -85,6 +87,15 @@ def published(staged: Staged) -> bool:
     """Whether production holds the run now, in part or in whole: comparing it with itself is no verdict to keep."""
     sinks = (RunStore.open(staged.home).run(staged.run.id).publication or {}).get("sinks", {})
     return any(one.get("state") != "undone" for one in sinks.values())
+
+
+def _require_untouched(staged: Staged, one: StagedSink, change: Change | None) -> None:
+    """What was changed by hand is no longer what the code makes: no experiment could settle it."""
+    if change is not None:
+        raise ValidationError(
+            f"Cannot validate run {staged.run.id}: its staging {one.table} was changed by {change}",
+            hint="Staging is what the run made. Run the backfill again, and put corrections into the job.",
+        )
 
 
 def _require_known(spark: SparkSession, staged: Staged, request: Request) -> None:

@@ -15,7 +15,7 @@ Rows that the exact control does not give as production has them are unexplained
 from __future__ import annotations
 
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from rekappa.errors import ValidationError
@@ -55,7 +55,8 @@ class _Found:
     control, which is looked at `everywhere`, or only where the replay differs. `bulk`: between production's
     micro-batches and a bulk run, asked only if the replay dropped events: where bulk agrees with production, it was
     the replay that dropped something. `undecided`: why a difference by the way of running is not known to be a late
-    event, because that could not be asked, or because production dropped none.
+    event, because that could not be asked, or because production dropped none. `disputed`: where another engine, given
+    the same events and dropping none, gives other rows than the replay: there it was not lateness.
     """
 
     code: DataFrame | None = None
@@ -64,6 +65,16 @@ class _Found:
     everywhere: bool = False
     bulk: DataFrame | None = None
     undecided: bool = False
+    disputed: DataFrame | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Dropping:
+    """The last three of `_Found`."""
+
+    bulk: DataFrame | None = None
+    undecided: bool = False
+    disputed: DataFrame | None = None
 
 
 class _Settling:
@@ -118,8 +129,8 @@ class _Settling:
         except NoControl as error:
             made.notes.append(f"no exact control: {error.message}")
             return _Found(code=changed, replay=replay, unfaithful=replay)
-        bulk, undecided = self._dropped(exact, self.production, code, *ran)
-        return _Found(changed, replay, unfaithful, bulk=bulk, undecided=undecided)
+        who = self._dropped(exact, self.production, code, rows, *ran)
+        return _Found(changed, replay, unfaithful, False, who.bulk, who.undecided, who.disputed)
 
     def _through_exact(self, pending: DataFrame, *, several: bool) -> _Found:
         made = self.experiments
@@ -135,13 +146,13 @@ class _Settling:
         code, replay = self.between(exact, new), self.between(new, made.stored())
         if not _some(pending, replay):
             return _Found(code, unfaithful=unfaithful, everywhere=True)
-        bulk, undecided = self._dropped(again, new, made.own)
+        who = self._dropped(again, new, made.own, made.stored())
         try:
             code = self._with_what_no_version_makes(code, replay)
         except NoControl as error:
             made.notes.append(f"whether a late event or the change in code made a row can't be told: {error.message}")
-            undecided = True
-        return _Found(code, replay, unfaithful, True, bulk, undecided)
+            who = replace(who, undecided=True)
+        return _Found(code, replay, unfaithful, True, who.bulk, who.undecided, who.disputed)
 
     def _with_what_no_version_makes(self, code: DataFrame, replay: DataFrame) -> DataFrame:
         """The change in code, with what a late event alone does not explain.
@@ -162,29 +173,37 @@ class _Settling:
         return code
 
     def _dropped(
-        self, exact: Control, reference: DataFrame, code: Code, *ran: Control
-    ) -> tuple[DataFrame | None, bool]:
+        self, exact: Control, reference: DataFrame, code: Code, replayed: DataFrame, *ran: Control
+    ) -> _Dropping:
         """Who dropped events: where bulk, which drops nothing, differs from production's micro-batches it was
-        production, elsewhere the replay; None if the replay dropped nothing. The second answer says that a difference
-        can't be known to be a dropped event at all.
+        production, elsewhere the replay. `replayed` are the rows of this code in the run's own mode.
+
+        If only production did, that is shown row by row: another engine, which drops nothing either, must agree with
+        the replay. For bulk that is a run in production's micro-batches, for the others it is bulk.
         """
         made = self.experiments
+        bulk_run = made.part.mode is Mode.BULK
         if not made.part.vouched:
             made.notes.append(
                 "the plan does not vouch for all inputs of the window (see its warnings; a longer --warm-up or --drain "
                 "may): a difference by the replay is not known to be a late event"
             )
-            return None, True
-        if made.part.mode is not Mode.BULK and made.dropped_late(self.experiments.staged.run, *(it.run for it in ran)):
+            return _Dropping(undecided=True)
+        if not bulk_run and made.dropped_late(self.experiments.staged.run, *(it.run for it in ran)):
             try:
-                return self.between(reference, made.rows(made.bulk(code))), False
+                return _Dropping(bulk=self.between(reference, made.rows(made.bulk(code))))
             except NoControl as error:
                 made.notes.append(f"whether the backfill or production dropped events can't be told: {error.message}")
-                return None, True
-        if made.dropped_late(exact.run):
-            return None, False
-        made.notes.append("production dropped nothing as late: where the replay differs, it is not known why")
-        return None, True
+                return _Dropping(undecided=True)
+        if not made.dropped_late(exact.run):
+            made.notes.append("production dropped nothing as late: where the replay differs, it is not known why")
+            return _Dropping(undecided=True)
+        try:
+            witness = made.rows(made.keeping(code) if bulk_run else made.bulk(code))
+            return _Dropping(disputed=self.between(witness, replayed))
+        except NoControl as error:
+            made.notes.append(f"production dropped events as late; in which rows is not shown: {error.message}")
+            return _Dropping()
 
 
 def settle(
@@ -206,14 +225,14 @@ def settle(
             found = _Settling(stack, experiments, production, rules).found(pending)
         except NoControl as error:
             experiments.notes.append(f"no control: {error.message}")
-    for name in ("code", "replay", "unfaithful", "bulk"):
+    for name in ("code", "replay", "unfaithful", "bulk", "disputed"):
         marked = _marked(marked, getattr(found, name), name)
     code, replay, unfaithful = F.col("code"), F.col("replay"), F.col("unfaithful")
     doubtful = unfaithful if found.everywhere else unfaithful & replay
     here = ~F.col("bulk") if found.bulk is not None else F.lit(False)
     cause = (
         F.when(F.col("not_final"), Cause.NOT_FINAL.value)
-        .when(doubtful | (replay & F.lit(found.undecided)), Cause.UNEXPLAINED.value)
+        .when(doubtful | (replay & (F.lit(found.undecided) | F.col("disputed"))), Cause.UNEXPLAINED.value)
         .when(replay & here, Cause.LATE_IN_BACKFILL.value)
         .when(code, Cause.CODE.value)
         .when(replay, Cause.LATE.value)

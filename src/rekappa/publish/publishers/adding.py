@@ -1,13 +1,13 @@
 """Sinks where what was written stays: Kafka, Parquet files. The staged rows are added, nothing is replaced.
 
-Right for a window that production never wrote, as after an outage. `unchanged` counts what is there already.
+Right for a window that production never wrote, as after an outage. `unchanged` counts what is there already. Messages
+have their readers, who may want the newer ones; rows in files would only stand there twice, so that is refused.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from rekappa.errors import PublishError
 from rekappa.publish.plan import Effect, PublishState, SinkPlan
@@ -17,21 +17,27 @@ from rekappa.sinks.contract import BatchId, Sink
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-Withdraw = Callable[["SparkSession", BatchId], None]
+
+class GivesBack(Protocol):
+    """A sink that can take one batch out again."""
+
+    def wrote(self, spark: SparkSession, batch: BatchId) -> bool: ...
+
+    def withdraw(self, spark: SparkSession, batch: BatchId) -> None: ...
 
 
 @dataclass(frozen=True)
 class AddingPublisher:
-    """`withdraw` takes a batch out again, where the sink can."""
+    """`batches` is the sink again, where it can take a batch out."""
 
     part: Part
     target: str
     sink: Sink
-    withdraw: Withdraw | None = None
+    batches: GivesBack | None = None
 
     @property
     def stays(self) -> str | None:
-        if self.withdraw is not None:
+        if self.batches is not None:
             return None
         return "what was sent stays; its messages carry the headers rekappa-run and rekappa-query=publish"
 
@@ -45,6 +51,14 @@ class AddingPublisher:
 
     def look(self, *, force: bool) -> tuple[Effect, str | None]:
         present = self._present()
+        doubles = self.batches is not None and present and not self.batches.wrote(self.part.spark, self._batch)
+        if doubles and not force:
+            raise PublishError(
+                f"Cannot publish sink {self.part.sink!r}: {self.target} holds {present} rows of the window already, "
+                "and what is published is added beside them",
+                hint="Files can't be replaced row by row. Remove those of the window first, or let the sink be an "
+                "iceberg table; --force adds the rows all the same.",
+            )
         return Effect(added=self.part.rows.count(), unchanged=present), str(present)
 
     def publish(self, plan: SinkPlan, begin: Begin) -> Effect:
@@ -55,10 +69,10 @@ class AddingPublisher:
         return plan.effect
 
     def undo(self, begin: Begin, *, force: bool) -> Effect:
-        if self.withdraw is None:
+        if self.batches is None:
             raise PublishError(f"Cannot undo sink {self.part.sink!r}: {self.stays}")
         begin()
-        self.withdraw(self.part.spark, self._batch)
+        self.batches.withdraw(self.part.spark, self._batch)
         return Effect(removed=self.part.rows.count())
 
     def _present(self) -> int:

@@ -42,7 +42,7 @@ def publisher_of(spark: SparkSession, staged: Staged, one: StagedSink) -> Publis
         case HiveSink() as sink:
             return HivePublisher(part, kind, sink)
         case ParquetSink() as sink:
-            return AddingPublisher(part, kind, sink, sink.withdraw)
+            return AddingPublisher(part, kind, sink, sink)
         case KafkaSink() as sink:
             return AddingPublisher(part, kind, sink)
         case _:

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from rekappa.errors import PublishError
+from rekappa.iceberg.commits import last_batch
 from rekappa.publish.plan import Effect, PublishState, SinkPlan
+from rekappa.sinks.contract import BatchId
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -38,6 +40,18 @@ class Part:
     baseline: int | None
     known: bool
     before: Callable[[str], IcebergAppend]
+
+    def copied(self, run: str) -> bool:
+        """Whether the table `before` holds all that is replaced: one that was only made, in vain, holds nothing."""
+        table = self.before(run).table
+        if not self.spark.catalog.tableExists(table):
+            return False
+        return last_batch(self.spark, table, copy_of(run).writer) is not None
+
+
+def copy_of(run: str) -> BatchId:
+    """The one batch that the table `before` of a run is written by."""
+    return BatchId(run, "before", 0)
 
 
 class Publisher(Protocol):

@@ -16,7 +16,7 @@ from rekappa.errors import PublishError
 from rekappa.iceberg.commits import load_table
 from rekappa.iceberg.past import in_columns_of
 from rekappa.publish.plan import Effect, PublishState, SinkPlan
-from rekappa.publish.publishers.contract import Begin, Part, require_base
+from rekappa.publish.publishers.contract import Begin, Part, copy_of, require_base
 from rekappa.sinks.contract import BatchId, window_column
 from rekappa.sinks.hive import HiveSink
 from rekappa.spark.hashing import digest
@@ -60,7 +60,9 @@ class HivePublisher:
         spark = self.part.spark
         saved = self.part.before(self.part.run)
         begin()
-        if not spark.catalog.tableExists(saved.table):
+        if not self.part.copied(self.part.run):
+            # No file was touched before the copy was whole.
+            spark.sql(f"DROP TABLE IF EXISTS {saved.table} PURGE")
             return Effect()
         held = saved.read(spark).where(self._inside(saved.read(spark)))
         rows = in_columns_of(held, spark.table(self.sink.table))
@@ -105,7 +107,7 @@ class HivePublisher:
         current = self.part.spark.table(self.sink.table).withColumn(_FILE, F.col("_metadata.file_path"))
         old = current.join(F.broadcast(self._touched(rows)), list(self.sink.partition_by), "left_semi")
         saved.prepare(self.part.spark, old.schema)
-        saved.write(old, BatchId(run, "before", 0))
+        saved.write(old, copy_of(run))
 
     def _touched(self, rows: DataFrame) -> DataFrame:
         """The partitions that hold rows of the window, now or afterwards."""

@@ -3,8 +3,8 @@
 Publishing reads the rows at stake (those of the window, and those of the staged keys), copies what it is about to
 replace into an Iceberg table in staging (one commit: it is there whole or not at all), then upserts the rows that
 differ and deletes those of the window that the backfill did not make. A publish that was cut short looks again and
-does the rest. Undo brings the copied rows back, except where somebody else has written since: such rows are kept and
-counted.
+does the rest, unless somebody else has written to those rows meanwhile: the copy would not hold theirs. Undo brings the
+copied rows back, except where somebody else has written since: such rows are kept and counted.
 """
 
 from __future__ import annotations
@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING
 
 from rekappa.errors import PublishError
 from rekappa.publish.plan import Effect, PublishState, SinkPlan, counted
-from rekappa.publish.publishers.contract import Begin, Part, require_base
-from rekappa.sinks.contract import BatchId
+from rekappa.publish.publishers.contract import Begin, Part, copy_of, require_base
 from rekappa.sinks.service import ServiceSink, fetch, send
 from rekappa.spark.hashing import digest
 from rekappa.spark.names import quoted
@@ -39,12 +38,14 @@ class KeyedPublisher:
 
     def look(self, *, force: bool) -> tuple[Effect, str | None]:
         with self._compared() as compared:
+            self._refuse_changes(compared)
             return _effect(compared), _base(compared)
 
     def publish(self, plan: SinkPlan, begin: Begin) -> Effect:
         with self._compared() as compared:
             effect = _effect(compared)
             require_base(plan, _base(compared))
+            self._refuse_changes(compared)
             begin()
             saved = _wrapped(self._save(compared), "b", self.sink.key).drop("b")
             # Only what was saved may go: a row that came since then is not ours to delete.
@@ -56,7 +57,9 @@ class KeyedPublisher:
         spark = self.part.spark
         saved = self.part.before(self.part.run)
         begin()
-        if not spark.catalog.tableExists(saved.table):
+        if not self.part.copied(self.part.run):
+            # Nothing was sent before the copy was whole.
+            spark.sql(f"DROP TABLE IF EXISTS {saved.table} PURGE")
             return Effect()
         compared = self._traced(saved.read(spark), self._aligned()).persist()
         try:
@@ -131,8 +134,22 @@ class KeyedPublisher:
         saved = self.part.before(self.part.run)
         replaced = compared.where("p IS NOT NULL").select("p.*")
         saved.prepare(self.part.spark, replaced.schema)
-        saved.write(replaced, BatchId(self.part.run, "before", 0))
+        saved.write(replaced, copy_of(self.part.run))
         return saved.read(self.part.spark)
+
+    def _refuse_changes(self, compared: DataFrame) -> None:
+        """Refuse to go on where what is to be replaced is not what was copied when this publish began."""
+        if not self.part.copied(self.part.run):
+            return
+        before = self.part.before(self.part.run).read(self.part.spark)
+        traced = compared.join(_wrapped(before, "b", self.sink.key), _numbered(self.sink.key), "left_outer")
+        theirs = traced.where("kind <> 'unchanged'").where(~_same("p", "b", before.columns))
+        if changed := theirs.count():
+            raise PublishError(
+                f"Cannot go on publishing sink {self.part.sink!r}: somebody else has changed {changed} of its rows "
+                f"since run {self.part.run} began to publish",
+                hint=f"`rekappa undo {self.part.run}` takes back what was done and keeps theirs; then publish anew.",
+            )
 
     def _traced(self, before: DataFrame, staged: DataFrame) -> DataFrame:
         """Before `b`, published `s` and current `c`, key by key, with what undoing means for each row."""
