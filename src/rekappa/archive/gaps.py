@@ -31,7 +31,7 @@ Ranges = tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class AskedTopic:
     """A topic on a cluster. `firsts` are the first offsets that its partitions still have."""
 
     region: str
@@ -40,10 +40,10 @@ class Asked:
     options: Mapping[str, str] = field(repr=False)
 
 
-def asked(loaded: Loaded, home: Home, route: Route) -> list[Asked]:
+def asked(loaded: Loaded, home: Home, route: Route) -> list[AskedTopic]:
     """The clusters behind a route; refuses with `SourceError` where one does not answer."""
     return [
-        Asked(
+        AskedTopic(
             broker.region,
             broker.topic,
             {number: low for (_, number), (low, _) in broker.bounds().items()},
@@ -54,7 +54,7 @@ def asked(loaded: Loaded, home: Home, route: Route) -> list[Asked]:
 
 
 def told_by_kafka(
-    spark: SparkSession, proofs: Sequence[PartitionProof], held: DataFrame, clusters: Sequence[Asked]
+    spark: SparkSession, proofs: Sequence[PartitionProof], held: DataFrame, clusters: Sequence[AskedTopic]
 ) -> list[PartitionProof]:
     """The proofs with their gaps told apart. `held` are the positions that the archive has, each once."""
     firsts = {(one.topic, one.region, number): first for one in clusters for number, first in one.firsts.items()}
@@ -96,7 +96,7 @@ def _held_below(held: DataFrame, firsts: Mapping[Place, int]) -> dict[Place, int
 
 
 def _lost(
-    spark: SparkSession, held: DataFrame, clusters: Sequence[Asked], doubtful: Mapping[Place, PartitionProof]
+    spark: SparkSession, held: DataFrame, clusters: Sequence[AskedTopic], doubtful: Mapping[Place, PartitionProof]
 ) -> dict[Place, tuple[int, Ranges]]:
     """What Kafka hands out and the archive lacks: how many, and the first ranges of it."""
     from pyspark.sql import DataFrame, Window
@@ -122,7 +122,7 @@ def _lost(
     }
 
 
-def _read(spark: SparkSession, one: Asked, doubtful: Mapping[Place, PartitionProof]) -> DataFrame | None:
+def _read(spark: SparkSession, one: AskedTopic, doubtful: Mapping[Place, PartitionProof]) -> DataFrame | None:
     """The positions that Kafka hands out between the first gap and the end of what the archive has."""
     from pyspark.sql import functions as F
 

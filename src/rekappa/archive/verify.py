@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from rekappa.archive.damage import naming_damage
-from rekappa.archive.gaps import Asked, told_by_kafka
+from rekappa.archive.gaps import AskedTopic, told_by_kafka
 from rekappa.archive.proofs import SHOWN, PartitionProof
 from rekappa.archive.tables import Route, exists, quoted_table
 from rekappa.record import OFFSET, PARTITION, REGION, TOPIC
@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
-def verify(spark: SparkSession, route: Route, ask: Callable[[], Sequence[Asked]] = lambda: ()) -> list[PartitionProof]:
+def verify(
+    spark: SparkSession, route: Route, ask: Callable[[], Sequence[AskedTopic]] = lambda: ()
+) -> list[PartitionProof]:
     """One proof per region, topic and partition of the route's table. Where there are gaps, `ask` gives the clusters to
     be asked about them; an offset of any other counts as missing.
 

@@ -166,7 +166,7 @@ def verify(ctx: click.Context, app: str, source: str | None, overrides: tuple[st
     Messages in the dead letters count as present. Where offsets are missing, Kafka is asked: those at which it has no
     message for a reader (transaction markers, compacted messages) are counted as empty, the others are gaps.
     """
-    from rekappa.archive.gaps import Asked, asked
+    from rekappa.archive.gaps import AskedTopic, asked
     from rekappa.archive.tables import Route, exists, routes
     from rekappa.archive.verify import verify as prove
     from rekappa.config.load import load
@@ -182,7 +182,7 @@ def verify(ctx: click.Context, app: str, source: str | None, overrides: tuple[st
     if missing:
         raise ArchiveError(f"Cannot verify {missing[0]}: it does not exist", hint=f"Fill it: rekappa archive run {app}")
 
-    def ask(route: Route) -> list[Asked]:
+    def ask(route: Route) -> list[AskedTopic]:
         try:
             return asked(loaded, home, route)
         except SourceError as error:

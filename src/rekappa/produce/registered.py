@@ -14,7 +14,7 @@ from rekappa.errors import SourceError
 from rekappa.produce.encode import Encode, encoder
 from rekappa.sources.payloads.avro import parsed
 from rekappa.sources.payloads.protobuf import message_class
-from rekappa.sources.payloads.registry import Place, Schema, newest, referenced
+from rekappa.sources.payloads.registry import RegistryPlace, Schema, newest, referenced
 from rekappa.sources.payloads.wire import Undecodable, framed, written_steps
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def event_encoder(loaded: Loaded, source: Source, topic: str) -> Encode:
     """
     if source.format.registry is None:
         return encoder(source, loaded.folder)
-    place = Place.of(loaded.config.registries[source.format.registry])
+    place = RegistryPlace.of(loaded.config.registries[source.format.registry])
     subject = source.format.subject or f"{topic}-value"
     schema = newest(place, subject)
     if schema.kind.lower() != source.format.type:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from rekappa.config.load import Loaded
     from rekappa.config.model import Source
     from rekappa.sources.payloads.columns import Payload
-    from rekappa.sources.payloads.registry import Place
+    from rekappa.sources.payloads.registry import RegistryPlace
 
 DECODED = "__decoded__"
 CORRUPT = "__corrupt__"
@@ -100,9 +100,9 @@ def decoder(loaded: Loaded, source: Source) -> Decoder:
     from rekappa.sources.payloads.avro import AvroPayload
     from rekappa.sources.payloads.packages import package
     from rekappa.sources.payloads.protobuf import ProtobufPayload
-    from rekappa.sources.payloads.registry import Place
+    from rekappa.sources.payloads.registry import RegistryPlace
 
-    place = Place.of(loaded.config.registries[registry])
+    place = RegistryPlace.of(loaded.config.registries[registry])
     if kind == "json":
         return RegisteredJson(place)
     # Missed now rather than in the first batch.
@@ -177,7 +177,7 @@ class PlainAvro(_Whole):
 class RegisteredJson(_Framed):
     """JSON behind the id of a JSON schema. The id must be known; what an event is, the source's own schema says."""
 
-    place: Place
+    place: RegistryPlace
     names_fields: ClassVar[bool] = True
 
     def decode(self, value: Column, payload: StructType) -> Column:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from rekappa.config.avro import LOGICAL
 from rekappa.sources.payloads.packages import package
-from rekappa.sources.payloads.registry import Place, Schema, look_up, referenced
+from rekappa.sources.payloads.registry import RegistryPlace, Schema, look_up, referenced
 from rekappa.sources.payloads.wire import Undecodable, unframed
 from rekappa.timeline import EPOCH
 
@@ -32,7 +32,7 @@ _SECONDS = {"millis": timedelta(milliseconds=1), "micros": timedelta(microsecond
 class AvroPayload:
     """`reader` is the declared schema (JSON) to resolve to, None to find fields by their names."""
 
-    place: Place
+    place: RegistryPlace
     reader: str | None
 
     def values(self, message: bytes, _: StructType) -> Mapping[str, Any]:
@@ -65,7 +65,7 @@ def parsed(schema: Schema, builds_on: Mapping[str, Schema]) -> Any:
 
 
 @cache
-def _writer(place: Place, schema_id: int) -> Any:
+def _writer(place: RegistryPlace, schema_id: int) -> Any:
     schema = look_up(place, schema_id, "AVRO")
     return parsed(schema, referenced(place, schema))
 

@@ -14,7 +14,7 @@ from pyspark.sql.functions import arrow_udf
 from pyspark.sql.pandas.types import to_arrow_type
 from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructField, StructType
 
-from rekappa.sources.payloads.registry import Kind, Place, look_up
+from rekappa.sources.payloads.registry import Kind, RegistryPlace, look_up
 from rekappa.sources.payloads.wire import Undecodable, unframed
 
 
@@ -35,7 +35,7 @@ def decoded(value: Column, reader: Payload, payload: StructType, corrupt: str) -
     return _applied(decoded_by_registry, shape, value)
 
 
-def problems(value: Column, place: Place, kind: Kind) -> Column:
+def problems(value: Column, place: RegistryPlace, kind: Kind) -> Column:
     """Why a message has no schema of this kind; null where it has."""
 
     def schema_problem(messages: pa.Array) -> pa.Array:
@@ -50,7 +50,7 @@ def _applied(function: Callable[[pa.Array], pa.Array], kind: DataType, value: Co
     return made
 
 
-def _problem(message: bytes | None, place: Place, kind: Kind) -> str | None:
+def _problem(message: bytes | None, place: RegistryPlace, kind: Kind) -> str | None:
     try:
         if message is not None:
             look_up(place, unframed(message).schema_id, kind)

@@ -19,7 +19,7 @@ from typing import Any
 from pyspark.sql.types import ArrayType, MapType, StringType, StructType
 
 from rekappa.sources.payloads.packages import package
-from rekappa.sources.payloads.registry import Place, Schema, look_up, referenced
+from rekappa.sources.payloads.registry import RegistryPlace, Schema, look_up, referenced
 from rekappa.sources.payloads.wire import Undecodable, split_steps, unframed
 
 _TIMESTAMP = "google.protobuf.Timestamp"
@@ -32,7 +32,7 @@ _MAIN = "event.proto"
 
 @dataclass(frozen=True, slots=True)
 class ProtobufPayload:
-    place: Place
+    place: RegistryPlace
 
     def values(self, message: bytes, payload: StructType) -> Mapping[str, Any]:
         from google.protobuf.message import DecodeError
@@ -69,7 +69,7 @@ def message_class(schema: Schema, builds_on: Mapping[str, Schema], steps: tuple[
 
 
 @cache
-def _of_schema(place: Place, schema_id: int, steps: tuple[int, ...]) -> Any:
+def _of_schema(place: RegistryPlace, schema_id: int, steps: tuple[int, ...]) -> Any:
     schema = look_up(place, schema_id, "PROTOBUF")
     return message_class(schema, referenced(place, schema), steps)
 

@@ -32,14 +32,14 @@ _UNKNOWN_ID, _UNKNOWN_SUBJECT, _UNKNOWN_VERSION = 40403, 40401, 40402
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class RegistryPlace:
     """A registry and how to log in to it. Goes to Spark's workers with the function that decodes."""
 
     url: str = field(repr=False)
     options: tuple[tuple[str, str], ...] = field(default=(), repr=False)
 
     @classmethod
-    def of(cls, registry: Registry) -> Place:
+    def of(cls, registry: Registry) -> RegistryPlace:
         """Secrets are revealed here."""
         from rekappa.spark.session import plain
 
@@ -80,7 +80,7 @@ class Schema:
     references: tuple[Reference, ...] = ()
 
 
-def look_up(place: Place, schema_id: int, kind: Kind) -> Schema:
+def look_up(place: RegistryPlace, schema_id: int, kind: Kind) -> Schema:
     """The schema of this id; `Undecodable` if there is none, or one of another kind."""
     schema = _client(place).by_id(schema_id)
     if schema.kind != kind:
@@ -88,12 +88,12 @@ def look_up(place: Place, schema_id: int, kind: Kind) -> Schema:
     return schema
 
 
-def newest(place: Place, subject: str) -> Schema:
+def newest(place: RegistryPlace, subject: str) -> Schema:
     """The schema that a subject has now; refuses with `SourceError`."""
     return _client(place).version(subject, "latest")
 
 
-def referenced(place: Place, schema: Schema) -> dict[str, Schema]:
+def referenced(place: RegistryPlace, schema: Schema) -> dict[str, Schema]:
     """All that a schema builds on, directly or not, by name; each after what it builds on itself."""
     found: dict[str, Schema] = {}
     for reference in schema.references:
@@ -104,14 +104,14 @@ def referenced(place: Place, schema: Schema) -> dict[str, Schema]:
 
 
 @cache
-def _client(place: Place) -> _Client:
+def _client(place: RegistryPlace) -> _Client:
     return _Client(place)
 
 
 class _Client:
     """One process's connection, and what it was told."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: RegistryPlace) -> None:
         self._place, self._session = place, _session(place)
         self._known: dict[int, Schema] = {}
         self._unknown: dict[int, float] = {}
@@ -178,7 +178,7 @@ def _code(answer: Response) -> int | None:
     return found.get("error_code") if isinstance(found, dict) else None
 
 
-def _session(place: Place) -> Session:
+def _session(place: RegistryPlace) -> Session:
     from requests import Session
     from requests.adapters import HTTPAdapter
     from urllib3.util import Retry
