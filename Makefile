@@ -7,11 +7,11 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --no-build-isolation
 ARGS ?=
 
-.PHONY: demo test fast spark check lint types imports format bench wheel jars lock clean help
+.PHONY: demo test fast store spark check lint types imports format bench wheel jars lock clean help
 
 help:
 	@echo "make demo    the whole story on a real Kafka broker"
-	@echo "make test    all tests (make fast: without Spark; make spark: the others; ARGS=... for pytest)"
+	@echo "make test    all tests (make fast: without servers; make store, make spark: the others; ARGS=... for pytest)"
 	@echo "make check   ruff, mypy --strict, import direction"
 	@echo "make bench   benchmarks into benchmarks/results.json (ARGS=NAME ... for some of them)"
 	@echo "make wheel   a package to install elsewhere, into dist/"
@@ -20,10 +20,14 @@ help:
 demo: jars
 	$(BIN)/rekappa demo $(ARGS)
 
-test: fast spark
+test: fast store spark
 
 fast: $(VENV)/.dev
 	$(BIN)/python -m pytest tests/fast -n 2 $(ARGS)
+
+# The run store on SQLite and PostgreSQL, with processes that die and sleep.
+store: $(VENV)/.dev
+	$(BIN)/python -m pytest tests/store -n 2 $(ARGS)
 
 # Two files at a time, each worker with its own project folder, Spark and broker.
 spark: $(VENV)/.dev jars

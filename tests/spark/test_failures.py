@@ -238,22 +238,26 @@ def test_a_key_that_the_job_does_not_make(spark: SparkSession, home: Home, broke
     assert not spark.catalog.tableExists(table)
 
 
-def test_a_broker_that_goes_in_mid_run(spark: SparkSession, home: Home, tmp_path: Path) -> None:
+def test_a_broker_that_goes_in_mid_run(spark: SparkSession, tmp_path: Path) -> None:
     from rekappa.stack.broker import down, up
 
-    other = Home(tmp_path / "other")
+    # A folder of its own: in the shared one a run of this app has begun, on another broker.
+    other = home = Home(tmp_path / "other")
     topic, broker = "events", up(other).bootstrap
     try:
         send_one(broker, topic)
         quick = {"default.api.timeout.ms": 4000, "request.timeout.ms": 2000, "metadata.max.age.ms": 1000}
         project = failing(tmp_path / "failing", home, broker, topic, **quick)
+        seen: list[bool] = []
 
         def gone(reports: list[QueryProgress]) -> None:
             if sum(report.rows for report in reports):
+                seen.append(True)
                 down(other)
 
         with pytest.raises(WorkFailure) as failed, reported():
             run_live(project.loaded, load_app(project.loaded), home, on_progress=gone)
+        assert seen, "it went in mid-run"
     finally:
         down(other)
     assert failed.value.exit_code == FAILED
