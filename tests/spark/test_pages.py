@@ -182,12 +182,13 @@ def test_queries_only_read_and_say_when_they_cut(reader: Reader) -> None:
         ("from revenue insert into lake.shop.revenue select *", "only reads"),
         ("select transform(country) using 'cat' from revenue", "only reads"),
         ("call lake.system.expire_snapshots('shop.revenue')", "Cannot run CALL here"),
-        ("select cast('soon' as timestamp) from revenue", "Cannot run the query: [CAST_INVALID_INPUT]"),
         ("select * from revenu", "Tables: revenue, "),
         ("select 1 +", "Cannot read the query"),
         ("select * from staging.revenue", "The newest is --run backfill_"),
     ):
         assert words in reader.refused("query", "shop", statement)
+    _, failed = reader.call("rekappa", "query", "shop", "select cast('soon' as timestamp) from revenue", expect=1)
+    assert "The query failed: [CAST_INVALID_INPUT]" in failed
     before = reader.ask("shop", REVENUE)
     cut = reader.shell(f'rekappa query shop "{REVENUE} order by start, country" --limit 3 --csv 2>&1')
     lines = cut.splitlines()
