@@ -57,6 +57,7 @@ COMMANDS: dict[str, Entry] = {
     "diff": Entry("Recover", "rekappa.cli.diff:diff", "Show or export every difference that validate found."),
     "publish": Entry("Recover", "rekappa.cli.publish:publish", "Replace the window in production with staging."),
     "undo": Entry("Recover", "rekappa.cli.publish:undo", "Bring back the window as it was before publishing."),
+    "bootstrap": Entry("Recover", "rekappa.cli.bootstrap:bootstrap", "Build state from the archive, then go live."),
     "clean": Entry("Recover", "rekappa.cli.publish:clean", "Remove staging that is no longer needed."),
     "up": Entry("Stack", "rekappa.cli.stack:up", "Start the local Kafka broker and catalog."),
     "down": Entry("Stack", "rekappa.cli.stack:down", "Stop the local Kafka broker."),
