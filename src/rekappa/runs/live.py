@@ -10,7 +10,6 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import timedelta
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rekappa.app import App
@@ -33,6 +32,7 @@ from rekappa.spark.launch import spark_log
 from rekappa.spark.outputs import require_made, require_time
 from rekappa.spark.session import open_session, plain
 from rekappa.spark.state import PROVIDER, settings, state_store
+from rekappa.storage.location import Location
 from rekappa.store.claim import Claim
 from rekappa.store.record import Kind, Run, State, new_run_id
 from rekappa.store.runs import RunStore
@@ -158,7 +158,7 @@ def _start(
     trigger: timedelta,
     stop: threading.Event,
     started: list[_Started],
-    record: Callable[[str, Path, tuple[Feed, ...]], None],
+    record: Callable[[str, Location, tuple[Feed, ...]], None],
     tell: Tell,
 ) -> None:
     """Build and check every query, then prepare every sink, then start; adds each to `started` when it has.
@@ -181,7 +181,6 @@ def _start(
     prepare_sinks(spark, loaded, [(sink, rows.schema) for _, rows, sink, _ in built], tell)
     for query, rows, sink, order in built:
         checkpoint = home.checkpoint(config.app, claim.run) / query.name
-        checkpoint.mkdir(parents=True, exist_ok=True)
         chosen = config.profiles.live.spark.get(PROVIDER)
         record(query.name, checkpoint, order)
         try:
@@ -199,7 +198,7 @@ def _start(
 def _watch(
     store: RunStore,
     claim: Claim,
-    folder: Path,
+    folder: Location,
     started: list[_Started],
     stop: threading.Event,
     on_progress: OnProgress,
@@ -240,7 +239,7 @@ def _failure(one: _Started) -> Exception | None:
     return WorkFailed(f"Query {one.query.name!r} of job {one.query.job!r} failed: {found.cause}", hint=hint)
 
 
-def _report(store: RunStore, claim: Claim, folder: Path, started: list[_Started], on_progress: OnProgress) -> None:
+def _report(store: RunStore, claim: Claim, folder: Location, started: list[_Started], on_progress: OnProgress) -> None:
     progress = [one.reader.read() for one in started]
     claim.update(progress={"queries": [_plain(report) for report in progress]})
     for one in started:
