@@ -17,7 +17,7 @@ from rekappa.checkpoints.savepoints import Savepoint
 from rekappa.home import Home
 
 FORK = "forked_from"
-"""In the spec of a rewound run: {query: {"run": ID, "batch": the last one that counts}}; a query without state has none."""
+"""In the spec of a rewound run: {query: {"run": ID, "batch": the last one that counts}}, for each query with state."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,7 +53,10 @@ class Savepoint:
 
 
 def take(home: Home, app: str, run: str, queries: Iterable[str], name: str, at: datetime | None = None) -> Savepoint:
-    """Keep each query's newest restorable batch, as of now or of the moment `at`. Refuses a name that is taken, and a query without such a batch."""
+    """Keep each query's newest restorable batch, as of now or of the moment `at`.
+
+    Refuses a name that is taken, and a query without such a batch.
+    """
     if not _NAME.fullmatch(name):
         raise RunError(f"Cannot name a savepoint {name!r}", hint="Letters, digits, dots, dashes and underscores.")
     target = home.savepoints(app) / name
