@@ -21,7 +21,7 @@ FORK = "forked_from"
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
+class Leg:
     """The batches of one run that count: those after `after`, up to `until` (None: to the end)."""
 
     run: str
@@ -43,45 +43,43 @@ class Restart:
     savepoint: str | None = None
 
 
-def line_of(run: str, query: str, spec_of: Callable[[str], Mapping[str, Any]]) -> tuple[Stretch, ...]:
-    """The stretches that a query's output and state are made of, newest first."""
-    stretches: list[Stretch] = []
+def line_of(run: str, query: str, spec_of: Callable[[str], Mapping[str, Any]]) -> tuple[Leg, ...]:
+    """The legs that a query's output and state are made of, newest first."""
+    legs: list[Leg] = []
     until: int | None = None
     here: str | None = run
     while here is not None:
         fork = spec_of(here).get(FORK, {}).get(query)
         after = -1 if fork is None else int(fork["batch"])
         if until is None or until > after:
-            stretches.append(Stretch(here, after, until))
+            legs.append(Leg(here, after, until))
             until = after
         here = None if fork is None else fork["run"]
-    return tuple(stretches)
+    return tuple(legs)
 
 
-def abandoned_by(line: Iterable[Stretch], run: str, batch: int) -> tuple[Stretch, ...]:
+def abandoned_by(line: Iterable[Leg], run: str, batch: int) -> tuple[Leg, ...]:
     """What no longer counts once the query goes on after a batch of one of its runs; newest first."""
-    gone: list[Stretch] = []
-    for stretch in line:
-        if stretch.run == run:
-            return (*gone, Stretch(run, max(batch, stretch.after), stretch.until))
-        gone.append(stretch)
+    gone: list[Leg] = []
+    for leg in line:
+        if leg.run == run:
+            return (*gone, Leg(run, max(batch, leg.after), leg.until))
+        gone.append(leg)
     return tuple(gone)
 
 
 def restarts(
-    home: Home, app: str, query: str, line: Iterable[Stretch], kept: Iterable[Savepoint], *, verify: bool = False
+    home: Home, app: str, query: str, line: Iterable[Leg], kept: Iterable[Savepoint], *, verify: bool = False
 ) -> tuple[Restart, ...]:
     """Every committed batch on the line that is still known, oldest first; one that is kept twice is named twice.
 
     `verify` opens RocksDB's snapshots and looks for the files that they name.
     """
     found = []
-    for stretch in line:
-        places: list[tuple[Path, str | None]] = [(home.checkpoint(app, stretch.run) / query, None)]
-        places += [(home.savepoints(app) / one.name / query, one.name) for one in kept if one.run == stretch.run]
+    for leg in line:
+        places: list[tuple[Path, str | None]] = [(home.checkpoint(app, leg.run) / query, None)]
+        places += [(home.savepoints(app) / one.name / query, one.name) for one in kept if one.run == leg.run]
         for folder, name in places:
             points = restart_points(listed(folder), named_in(folder) if verify else None)
-            found += [
-                Restart(stretch.run, query, point, folder, name) for point in points if stretch.holds(point.batch)
-            ]
+            found += [Restart(leg.run, query, point, folder, name) for point in points if leg.holds(point.batch)]
     return tuple(sorted(found, key=lambda one: (one.point.batch, one.savepoint or "")))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from rekappa.checkpoints.restarts import Restart, Stretch, line_of, restarts
+from rekappa.checkpoints.restarts import Restart, Leg, line_of, restarts
 from rekappa.checkpoints.savepoints import savepoints
 from rekappa.errors import RunError
 from rekappa.home import Home
@@ -37,8 +37,8 @@ def queries_of(run: Run) -> tuple[str, ...]:
     return tuple(sorted(run.spec.get("targets") or {}))
 
 
-def line(store: RunStore, run: Run, query: str) -> tuple[Stretch, ...]:
-    """The stretches of runs that a query's output and state are made of, newest first."""
+def line(store: RunStore, run: Run, query: str) -> tuple[Leg, ...]:
+    """The parts of runs that a query's output and state are made of, newest first."""
 
     def spec_of(name: str) -> Mapping[str, Any]:
         return run.spec if name == run.id else store.run(name).spec
