@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from rekappa.checkpoints.restarts import Restart, Leg, line_of, restarts
+from rekappa.checkpoints.restarts import Leg, Restart, line_of, restarts
 from rekappa.checkpoints.savepoints import savepoints
 from rekappa.errors import RunError
 from rekappa.home import Home
