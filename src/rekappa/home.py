@@ -99,3 +99,7 @@ class Home:
     def checkpoint(self, app: str, run: str) -> Location:
         """Where one run keeps its checkpoints and plan. Never shared between runs."""
         return self.storage / "checkpoints" / app / run
+
+    def savepoints(self, app: str) -> Location:
+        """Where an app's checkpoints that are kept by name are, one folder for each."""
+        return self.storage / "savepoints" / app

@@ -24,6 +24,15 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
+class StoredFile:
+    """A file as a listing tells it."""
+
+    name: str
+    size: int
+    modified: datetime
+
+
+@dataclass(frozen=True, slots=True)
 class Location:
     """`path` is as its storage names it; `uri` and `str()` are for others to read."""
 
@@ -87,7 +96,7 @@ class Location:
         info = self._info()
         if info.is_file:
             return int(info.size)
-        return sum(int(one.size) for one in self._below(recursive=True) if one.is_file)
+        return sum(one.size for one in self.files())
 
     def remove(self) -> None:
         """Remove the file, or the folder with all that is in it; nothing if it is not there."""
@@ -96,6 +105,21 @@ class Location:
             self.storage.files().delete_file(self.path)
         elif self.exists():
             self.storage.files().delete_dir(self.path)
+
+    def files(self) -> Iterator[StoredFile]:
+        """Every file below this folder, by its name from here; none if there is no such folder."""
+        start = len(self.path.rstrip("/")) + 1
+        for info in self._below(recursive=True):
+            if info.is_file:
+                yield StoredFile(info.path[start:], int(info.size), info.mtime)
+
+    def share(self, source: Location) -> None:
+        """Become the same file as another that nobody writes any more: a hard link where there is such a thing, or a
+        copy, which may be younger. Raises FileNotFoundError."""
+        if self.storage == source.storage:
+            self.storage.share(source.path, self.path)
+        else:
+            self.write(source.read_bytes())
 
     def _info(self) -> FileInfo:
         return self.storage.files().get_file_info(self.path)

@@ -8,6 +8,7 @@ from where that store's own tools take them.
 from __future__ import annotations
 
 import os
+import shutil
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -38,6 +39,10 @@ class Storage(ABC):
     @abstractmethod
     def put(self, path: str, content: bytes) -> None:
         """Write a file with its folders, whole or not at all."""
+
+    def share(self, source: str, target: str) -> None:
+        """Make a finished file known by a second path, at the least cost. Raises FileNotFoundError."""
+        self.files().copy_file(source, target)
 
     def shown(self, path: str) -> str:
         """A path for people."""
@@ -75,6 +80,16 @@ class LocalFiles(Storage):
         except BaseException:
             unfinished.unlink(missing_ok=True)
             raise
+
+    def share(self, source: str, target: str) -> None:
+        Path(target).parent.mkdir(parents=True, exist_ok=True)
+        try:
+            os.link(source, target)
+        except (FileNotFoundError, FileExistsError):
+            raise
+        except OSError:
+            # A file system without hard links, or another one.
+            shutil.copy2(source, target)
 
 
 @dataclass(frozen=True, slots=True)
