@@ -52,7 +52,7 @@ sources:
     event_time: event_ts
     candidates:
       live: {{type: kafka, topic: {topic}, cluster: [eu, us], max_records_per_batch: 400}}
-      past: {{type: iceberg, table: lake.boot.{topic}}}
+      past: {{type: iceberg, table: lake.boot.{topic}, max_misalignment: 4m}}
 sinks:
   seen: {{type: iceberg, table: lake.boot.seen_{topic}}}
   counts: {{type: iceberg, table: lake.boot.counts_{topic}, event_time: start}}
@@ -172,4 +172,4 @@ def test_history_then_live_then_past_retention(spark: SparkSession, tmp_path: Pa
 
 def _told(app: Booted, run: str) -> Any:
     folder = app.project.home.checkpoint(app.name, run)
-    return app.store.run(run), sorted((str(path), path.stat().st_mtime_ns) for path in folder.rglob("*"))
+    return app.store.run(run), sorted((file.name, file.size, file.modified) for file in folder.files())

@@ -1,1 +1,1 @@
-"""Recovering a live job: from an earlier point, from history, or in another way."""
+"""Getting a live job right again: rewind it, build its state anew, and say which of these fits."""

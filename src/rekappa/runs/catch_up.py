@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from rekappa.app import App, Job
@@ -30,6 +29,7 @@ from rekappa.replay.catch_up import ArchivedFeeds, offset_line
 from rekappa.runs.history import History, reached
 from rekappa.sources.open import open_stream
 from rekappa.spark.offsetlog import last_committed, last_planned, read_batch, starting_offsets
+from rekappa.storage.location import Location
 from rekappa.store.claim import Claim
 from rekappa.store.record import Batch
 from rekappa.store.runs import RunStore
@@ -71,7 +71,7 @@ class LiveRun:
     bound: Sequence[Query]
 
     @property
-    def folder(self) -> Path:
+    def folder(self) -> Location:
         return self.home.checkpoint(self.loaded.config.app, self.run)
 
     @property
@@ -84,7 +84,7 @@ class LiveRun:
             if name in read and isinstance(source.candidates[source.selected], KafkaCandidate)
         ]
 
-    def checkpoint(self, query: Query) -> Path:
+    def checkpoint(self, query: Query) -> Location:
         return self.folder / query.name
 
     def feeds(self, query: Query) -> tuple[Feed, ...]:
@@ -117,7 +117,7 @@ class LiveRun:
         return found
 
 
-def _first_starts(checkpoint: Path, order: Sequence[Feed]) -> dict[Position, int]:
+def _first_starts(checkpoint: Location, order: Sequence[Feed]) -> dict[Position, int]:
     return {
         Position(one.source, one.region, one.topic, partition): start
         for one in positions(starting_offsets(checkpoint), order)

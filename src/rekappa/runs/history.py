@@ -10,7 +10,6 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from pathlib import Path
 from typing import Any
 
 from rekappa.errors import RunError
@@ -18,6 +17,7 @@ from rekappa.plan.catch_up import EndOffsets
 from rekappa.plan.offsets import Position
 from rekappa.replay.batches import Feed, positions
 from rekappa.spark.offsetlog import read_batch
+from rekappa.storage.location import Location
 from rekappa.timeline import format_instant, parse_instant
 
 FILE = "history.json"
@@ -39,8 +39,7 @@ class History:
     closed: frozenset[str] = field(default_factory=frozenset)
     allow_gaps: bool = False
 
-    def save(self, folder: Path) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
+    def save(self, folder: Location) -> None:
         told = {
             "version": VERSION,
             "since": format_instant(self.since),
@@ -50,10 +49,10 @@ class History:
             "closed": sorted(self.closed),
             "allow_gaps": self.allow_gaps,
         }
-        (folder / FILE).write_text(json.dumps(told))
+        (folder / FILE).write(json.dumps(told))
 
     @classmethod
-    def load(cls, folder: Path) -> History | None:
+    def load(cls, folder: Location) -> History | None:
         """What the run was told; None for one that was not bootstrapped."""
         path = folder / FILE
         if not path.exists():
@@ -65,7 +64,7 @@ class History:
         held, closed = told["held"], frozenset(told["closed"])
         return cls(parse_instant(told["since"]), _ends(told["starts"]), until, held, closed, told["allow_gaps"])
 
-    def holds_back(self, query: str, checkpoint: Path, order: Sequence[Feed], number: int) -> bool:
+    def holds_back(self, query: str, checkpoint: Location, order: Sequence[Feed], number: int) -> bool:
         """Whether what batch `number` of the query gives is history, and not to be written."""
         if not self.held:
             return False
@@ -73,7 +72,7 @@ class History:
         return all(end <= until.get(at, 0) for at, end in reached(checkpoint, number, order).items())
 
 
-def reached(checkpoint: Path, number: int, order: Sequence[Feed]) -> dict[Position, int]:
+def reached(checkpoint: Location, number: int, order: Sequence[Feed]) -> dict[Position, int]:
     """Where a batch ends by the log; of a source that the query reads in several places, where the last of them is."""
     found: dict[Position, int] = {}
     for one in positions(read_batch(checkpoint, number).sources, order):

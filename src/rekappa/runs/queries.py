@@ -6,12 +6,11 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING, Any
 
-from rekappa.home import local_uri
 from rekappa.sinks.contract import BatchId, Sink
+from rekappa.storage.location import Location
 from rekappa.store.claim import Claim
 
 if TYPE_CHECKING:
@@ -31,7 +30,7 @@ def start_query(
     sink: Sink,
     claim: Claim,
     name: str,
-    checkpoint: Path,
+    checkpoint: Location,
     trigger: timedelta,
     stop: Event,
     output_mode: str = "append",
@@ -55,7 +54,7 @@ def start_query(
             sink.write(batch, BatchId(run, name, number))
 
     writer = rows.writeStream.queryName(f"{run} {name}").foreachBatch(write).outputMode(output_mode)
-    writer = writer.option("checkpointLocation", local_uri(checkpoint))
+    writer = writer.option("checkpointLocation", checkpoint.uri)
     if trigger == AVAILABLE_NOW:
         writer = writer.trigger(availableNow=True)
     else:
