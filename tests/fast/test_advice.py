@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rekappa.recovery.advice import OutageFacts, Memory, SinkPlace, PointFact, QueryFacts, Recovery, Trouble, advise
+from rekappa.recovery.advice import Memory, OutageFacts, PointFact, QueryFacts, Recovery, SinkPlace, Trouble, advise
 from rekappa.recovery.render import advice_lines
 from rekappa.timeline import Window
 
