@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import random
+import threading
 from collections import Counter
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -10,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import pytest
-from project import Project
+from project import Project, wait_until
 from topic import Topic, hours_ago
 
 from rekappa.archive.router import run_routers
@@ -25,6 +28,8 @@ from rekappa.store.runs import RunStore
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+KILLS = int(os.environ.get("REKAPPA_TEST_KILLS", "2"))
+"""How often a run is killed. Each time costs a start of Spark; tried with 20."""
 CODE = """
 from pyspark.sql import functions as F
 from rekappa import App
@@ -52,7 +57,7 @@ sources:
     event_time: event_ts
     candidates:
       live: {{type: kafka, topic: {topic}, cluster: [eu, us], max_records_per_batch: 400}}
-      past: {{type: iceberg, table: lake.boot.{topic}, max_misalignment: 4m}}
+      past: {{type: iceberg, table: lake.boot.{topic}, max_misalignment: {bound}}}
 sinks:
   seen: {{type: iceberg, table: lake.boot.seen_{topic}}}
   counts: {{type: iceberg, table: lake.boot.counts_{topic}, event_time: start}}
@@ -65,12 +70,14 @@ profiles:
 class Booted:
     """An app that reads one topic of two regions, and what it has written."""
 
-    def __init__(self, spark: SparkSession, folder: Path, home: Home, broker: str, hours: float) -> None:
+    def __init__(
+        self, spark: SparkSession, folder: Path, home: Home, broker: str, hours: float, bound: str = "4m"
+    ) -> None:
         name = f"b{uuid4().hex[:8]}"
         self.spark, self.start = spark, hours_ago(hours)
         self.topics = [Topic(broker, topic, self.start).create() for topic in (name, f"us.{name}")]
         self.project = Project.make(
-            folder / name, home, broker, CODE.replace("APP", name), CONFIG.format(app=name, topic=name)
+            folder / name, home, broker, CODE.replace("APP", name), CONFIG.format(app=name, topic=name, bound=bound)
         )
         self.name, self.store = name, RunStore.open(home)
 
@@ -173,3 +180,62 @@ def test_history_then_live_then_past_retention(spark: SparkSession, tmp_path: Pa
 def _told(app: Booted, run: str) -> Any:
     folder = app.project.home.checkpoint(app.name, run)
     return app.store.run(run), sorted((file.name, file.size, file.modified) for file in folder.files())
+
+
+class Traffic:
+    """Events that keep coming: a few more every moment, until told to stop."""
+
+    def __init__(self, app: Booted, first: int) -> None:
+        self._app, self.sent, self._stop = app, first, threading.Event()
+        self._thread = threading.Thread(target=self._send, daemon=True)
+
+    def __enter__(self) -> Traffic:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def _send(self) -> None:
+        while not self._stop.wait(0.2):
+            self._app.send(range(self.sent, self.sent + 6))
+            self.sent += 6
+
+
+def test_killed_anywhere_every_offset_reaches_the_job_once(
+    spark: SparkSession, tmp_path: Path, home: Home, broker: str
+) -> None:
+    app = Booted(spark, tmp_path, home, broker, hours=3, bound="1m")
+    app.send(range(1800))
+    app.archive()
+    app.delete_below(1200)
+    dice = random.Random(KILLS)
+    since = (app.start - timedelta(minutes=1)).isoformat()
+    words = ["bootstrap", str(app.project.folder), "--from", since, "--write-history"]
+
+    def progress() -> int:
+        """Files of the checkpoints: more with every step of a batch."""
+        runs = app.store.runs(app.name, Kind.LIVE)
+        folder = app.project.home.checkpoint(app.name, runs[0].id) if runs else None
+        return sum(1 for file in folder.files() if not file.name.endswith(".crc")) if folder else 0
+
+    with Traffic(app, 1800) as traffic:
+        for _ in range(KILLS):
+            process = app.project.start(*words)
+            wanted = progress() + dice.randint(3, 40)
+            wait_until(lambda wanted=wanted: progress() >= wanted, "it is somewhere else")  # type: ignore[misc]
+            assert process.poll() is None, app.project.errors.read_text()[-3000:]
+            process.kill()
+            process.communicate()
+            words = ["run", str(app.project.folder)]
+    ended = app.project.json("run", str(app.project.folder), "--available-now")
+    assert [run.id for run in app.store.runs(app.name, Kind.LIVE)] == [ended["id"]], "one run, however often killed"
+    assert app.seen() == app.once(range(traffic.sent))
+    counted = {(row[0], row[1]): row[2] for row in app.rows("counts")}
+    assert len(counted) == len(app.rows("counts")), "no window is written twice"
+    assert counted == {key: count for key, count in app.counted(traffic.sent).items() if key in counted}
+    assert set(app.counted(1790)) <= set(counted)
+    recorded = app.store.batches(ended["id"], "seen")
+    assert [batch.number for batch in recorded] == list(range(-1, len(recorded) - 1))
+    assert all(set(one.ends.values()) == {0} for one in recorded[0].positions), "where it began is known"

@@ -48,6 +48,7 @@ COMMANDS: dict[str, Entry] = {
     "manifest": Entry("Apps", "rekappa.cli.manifest:manifest", "Write what keeps an app running elsewhere."),
     "archive": Entry("Archive", "rekappa.cli.archive:archive", "Copy topics into Iceberg tables; look after them."),
     "cost": Entry("Archive", "rekappa.cli.cost:cost", "Bytes in Kafka and in the archive, and their price."),
+    "advise": Entry("Recover", "rekappa.cli.advise:advise", "Say which recovery fits an outage, and why."),
     "plan": Entry("Recover", "rekappa.cli.backfill:plan", "Show what a backfill would do; changes nothing."),
     "backfill": Entry("Recover", "rekappa.cli.backfill:backfill", "Re-run an app over a past window into staging."),
     "pause": Entry("Recover", "rekappa.cli.backfill:pause", "Pause a backfill after its current slice."),

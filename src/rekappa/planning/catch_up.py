@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING
 from rekappa.archive.completeness import brokers
 from rekappa.archive.gaps import asked
 from rekappa.archive.proofs import PartitionProof
-from rekappa.archive.tables import route_between
+from rekappa.archive.tables import exists, route_between
 from rekappa.archive.verify import verify
 from rekappa.config.load import Loaded
 from rekappa.config.model import IcebergCandidate, KafkaCandidate
-from rekappa.errors import RunError
+from rekappa.errors import RunError, SourceError
 from rekappa.home import Home
 from rekappa.iceberg.catalog import load_table
 from rekappa.iceberg.splits import table_splits
@@ -194,7 +194,7 @@ def starts_since(
     starts: dict[Position, int] = {}
     late: list[tuple[datetime, Position, int]] = []
     for name in sources:
-        found = _archived(spark, archive_of(loaded, name).table, name, since)
+        found = archived_partitions(spark, archive_of(loaded, name).table, name, since)
         for position, kept in kept_by_kafka(loaded, home, [name]).items():
             own = found.get(position)
             if own is None:
@@ -214,8 +214,16 @@ def starts_since(
     return starts
 
 
-def _archived(spark: SparkSession, table: str, name: str, since: datetime) -> dict[Position, ArchivedPartition]:
+def archived_partitions(
+    spark: SparkSession, table: str, name: str, since: datetime
+) -> dict[Position, ArchivedPartition]:
+    """What the archive of a source has of every partition; refuses one that is not there."""
     from pyspark.sql import functions as F
+
+    if not exists(spark, table):
+        raise SourceError(
+            f"Cannot read archive table {table!r}: it does not exist", hint="Fill it first: rekappa archive run APP"
+        )
 
     places = [F.col(path).alias(path.rpartition(".")[2]) for path in (REGION, TOPIC, PARTITION)]
     offset = F.col(OFFSET)
