@@ -101,7 +101,7 @@ class App:
 
     def _add(self, body: Body, sinks: tuple[str, ...]) -> Body:
         name = getattr(body, "__name__", "")
-        if not name.isidentifier():
+        if not name:
             raise AppError(
                 f"Cannot make a job of {body!r}: it has no name",
                 hint="Write a function with def; its name is the sink's.",

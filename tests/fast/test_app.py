@@ -130,5 +130,3 @@ def test_sinks_are_a_list_of_names(sinks: Any) -> None:
 def test_what_has_no_name_is_no_job() -> None:
     with pytest.raises(AppError, match="it has no name"):
         App("a").job(partial(lambda limit, events: events, 3))
-    with pytest.raises(AppError, match="it has no name"):
-        App("a").job(lambda events: events)
