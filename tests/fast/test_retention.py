@@ -58,7 +58,7 @@ def after(metadata: dict[str, Any], gone: Leave) -> dict[str, Any]:
 
 def complete(metadata: dict[str, Any]) -> str:
     told = [one["summary"].get(f"{COMPLETE}eu", "") for one in line(metadata)]
-    return max([*told, metadata["properties"].get(f"{COMPLETE}eu", "")])
+    return str(max([*told, metadata["properties"].get(f"{COMPLETE}eu", "")]))
 
 
 @given(
