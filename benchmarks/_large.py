@@ -22,6 +22,31 @@ START = datetime(2026, 1, 1, tzinfo=UTC)
 STEP = timedelta(seconds=20)
 """A new file begins this long after the one before it, and spans a minute."""
 IN_A_MANIFEST = 10_000
+ROWS, _BYTES = 40_000, 4_000_000
+
+
+def create(folder: Path, count: int) -> Table:
+    """A table `events.plays` of so many files, in a catalog of its own."""
+    from pyiceberg.catalog.sql import SqlCatalog
+    from pyiceberg.schema import Schema
+    from pyiceberg.transforms import HourTransform, IdentityTransform
+    from pyiceberg.types import IntegerType, LongType, NestedField, StringType, StructType, TimestamptzType
+
+    catalog = SqlCatalog("lake", uri=f"sqlite:///{folder}/catalog.db", warehouse=f"file://{folder}/warehouse")
+    catalog.create_namespace("events")
+    kinds = {
+        "topic": StringType(), "partition": IntegerType(), "offset": LongType(),
+        "kafka_ingestion_ts": TimestamptzType(), "region": StringType(),
+    }  # fmt: skip
+    place = StructType(*(NestedField(10 + at, name, kind) for at, (name, kind) in enumerate(kinds.items())))
+    columns = {"id": LongType(), "event_ts": TimestamptzType(), "__metadata__": place}
+    fields = [NestedField(1 + at, name, kind) for at, (name, kind) in enumerate(columns.items())]
+    made = catalog.create_table("events.plays", schema=Schema(*fields))
+    with made.update_spec() as spec:
+        spec.add_field("__metadata__.kafka_ingestion_ts", HourTransform(), "hour")
+        spec.add_field("__metadata__.region", IdentityTransform(), "region")
+    add_files(catalog.load_table("events.plays"), count)
+    return catalog.load_table("events.plays")
 
 
 def end_of(count: int) -> datetime:
@@ -59,9 +84,6 @@ def add_files(table: Table, count: int) -> None:
     )
 
 
-_ROWS, _BYTES = 40_000, 4_000_000
-
-
 class _Writer:
     def __init__(self, table: Table) -> None:
         self.table, self.snapshot = table, 4_611_686_018_427_387_904
@@ -93,7 +115,7 @@ class _Writer:
             added_files_count=last - first,
             existing_files_count=0,
             deleted_files_count=0,
-            added_rows_count=(last - first) * _ROWS,
+            added_rows_count=(last - first) * ROWS,
             existing_rows_count=0,
             deleted_rows_count=0,
             partitions=[
@@ -114,13 +136,13 @@ class _Writer:
                 "kafka_ingestion_ts": _long(micros(at)),
                 "topic": b"events",
                 "partition": struct.pack("<i", part),
-                "offset": _long(number * _ROWS + offset),
+                "offset": _long(number * ROWS + offset),
                 "region": b"eu",
             }
-            for at, part, offset in ((low, 0, 0), (high, 3, _ROWS - 1))
+            for at, part, offset in ((low, 0, 0), (high, 3, ROWS - 1))
         ]
         pairs = [[{"key": self._ids[name], "value": value} for name, value in side.items()] for side in bounds]
-        counts = [{"key": key, "value": _ROWS} for key in self._ids.values()]
+        counts = [{"key": key, "value": ROWS} for key in self._ids.values()]
         partition = {self._partition[0]: _hour(low), self._partition[1]: "eu"}
         file = {
             **self._blank,
@@ -128,7 +150,7 @@ class _Writer:
             "file_path": f"{self.table.location()}/data/hour={low:%Y-%m-%d-%H}/region=eu/{number:08d}-0-c0ffee.parquet",
             "file_format": "PARQUET",
             "partition": partition,
-            "record_count": _ROWS,
+            "record_count": ROWS,
             "file_size_in_bytes": _BYTES,
             "column_sizes": counts,
             "value_counts": counts,
