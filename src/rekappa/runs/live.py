@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -44,8 +43,11 @@ if TYPE_CHECKING:
 
 TRIGGER = timedelta(seconds=10)
 """How often a live query looks for new events, unless the profile says otherwise."""
-KEEP_CHECKPOINTS = timedelta(days=3)
-"""How far back a live run can be rewound, unless spark.sql.streaming.minBatchesToRetain says otherwise."""
+KEEP_CHECKPOINTS = 200
+"""Of how many batches Spark keeps offsets and state, unless spark.sql.streaming.minBatchesToRetain says otherwise.
+
+Each is a file or more for every partition of every state store. Further back there are savepoints.
+"""
 LOOK = 0.3
 SAVEPOINT_LOOK = 60.0
 """Seconds between two looks at whether a savepoint is due."""
@@ -171,10 +173,7 @@ def _trigger(loaded: Loaded) -> timedelta:
 
 def _retention(loaded: Loaded) -> dict[str, str]:
     key = "spark.sql.streaming.minBatchesToRetain"
-    if key in loaded.config.profiles.live.spark:
-        return {}
-    batches = math.ceil(KEEP_CHECKPOINTS / max(_trigger(loaded), timedelta(milliseconds=100)))
-    return {key: str(max(100, batches))}
+    return {} if key in loaded.config.profiles.live.spark else {key: str(KEEP_CHECKPOINTS)}
 
 
 def _start(
