@@ -45,6 +45,15 @@ def seen(events):
 def counts(events):
     timed = events.withWatermark("event_ts", "10 seconds")
     return timed.groupBy(F.window("event_ts", "1 minute"), "user").count().select("window.start", "user", "count")
+
+@app.job
+def pairs(events):
+    timed = events.withWatermark("event_ts", "10 seconds")
+    soon = "b.id = a.id + 1 AND b.event_ts BETWEEN a.event_ts AND a.event_ts + INTERVAL 5 SECONDS"
+    both = timed.alias("a").join(timed.alias("b"), F.expr(soon))
+    return both.select("a.id", F.col("b.id").alias("next"), F.col("a.__metadata__.region").alias("region"),
+                       F.col("b.__metadata__.region").alias("next_region"),
+                       F.col("b.__metadata__.partition").alias("next_partition"))
 """
 CONFIG = """
 app: {app}
@@ -61,6 +70,7 @@ sources:
 sinks:
   seen: {{type: iceberg, table: lake.boot.seen_{topic}}}
   counts: {{type: iceberg, table: lake.boot.counts_{topic}, event_time: start}}
+  pairs: {{type: iceberg, table: lake.boot.pairs_{topic}}}
 archive: {{trigger: 1s, dead_letters: lake.boot.dead_{topic}}}
 profiles:
   live: {{trigger: 100 ms, spark.sql.shuffle.partitions: 2}}
@@ -127,6 +137,14 @@ class Booted:
         last = self.start + timedelta(seconds=until)
         return {key: count for key, count in found.items() if key[0] + timedelta(minutes=1) <= last}
 
+    def paired(self) -> Counter[int]:
+        """How often each event was joined with the next: once for each two regions."""
+        found: Counter[int] = Counter()
+        for number, following, _, _, partition in self.rows("pairs"):
+            assert (following, partition) == (number + 1, (number + 1) % self.topics[0].partitions)
+            found[number] += 1
+        return found
+
     def logged(self, run: str, query: str) -> list[tuple[str | None, ...]]:
         checkpoint = self.project.home.checkpoint(self.name, run) / query
         return [batch.sources for batch, _ in committed_batches(checkpoint, None)]
@@ -150,6 +168,7 @@ def test_history_then_live_then_past_retention(spark: SparkSession, tmp_path: Pa
     app.send(range(1200, 1500))
     assert app.project.live().id == run.id
     assert app.seen() == app.once(range(1200, 1500))
+    assert app.paired() == Counter(dict.fromkeys(range(1199, 1499), 4)), "the first of them lay in history's state"
     truth = app.counted(1490)
     counted = {(row[0], row[1]): row[2] for row in app.rows("counts")}
     assert counted, "windows that history began are closed by live events"
@@ -163,6 +182,7 @@ def test_history_then_live_then_past_retention(spark: SparkSession, tmp_path: Pa
     app.delete_below(2000)
     assert app.project.live().id == run.id
     assert app.seen() == app.once(range(1200, 2500))
+    assert app.paired() == Counter(dict.fromkeys(range(1199, 2499), 4))
     counted = {(row[0], row[1]): row[2] for row in app.rows("counts")}
     assert len(counted) == len(app.rows("counts"))
     truth = app.counted(2490)
@@ -232,6 +252,7 @@ def test_killed_anywhere_every_offset_reaches_the_job_once(
     ended = app.project.json("run", str(app.project.folder), "--available-now")
     assert [run.id for run in app.store.runs(app.name, Kind.LIVE)] == [ended["id"]], "one run, however often killed"
     assert app.seen() == app.once(range(traffic.sent))
+    assert app.paired() == Counter(dict.fromkeys(range(traffic.sent - 1), 4))
     counted = {(row[0], row[1]): row[2] for row in app.rows("counts")}
     assert len(counted) == len(app.rows("counts")), "no window is written twice"
     assert counted == {key: count for key, count in app.counted(traffic.sent).items() if key in counted}
