@@ -66,6 +66,7 @@ def test_batches_up_to_the_end_of_history_are_held_back(tmp_path: Path) -> None:
     assert held("counts") == [True, True, False, False, False]
     assert held("pairs") == [True, False, False, False, False]
     assert held("counts", replace(HISTORY, held=False)) == [False] * 5
+    assert held("added later") == [False] * 5
 
 
 def test_a_source_that_is_read_twice_is_where_its_last_reader_is(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Protocol
 
 from rekappa.app import App, Job
+from rekappa.checkpoints.restarts import FORK
 from rekappa.config.bind import Query
 from rekappa.config.load import Loaded
 from rekappa.config.model import KafkaCandidate
@@ -91,7 +92,16 @@ class LiveRun:
         return feeds(self.loaded.config, self.app.jobs[query.job])
 
     def history(self) -> History | None:
-        return History.load(self.folder)
+        """What it was bootstrapped with: it, or the run that it is a fork of."""
+        store, here, seen = RunStore.open(self.home), self.run, set[str]()
+        while here and here not in seen:
+            found = History.load(self.home.checkpoint(self.loaded.config.app, here))
+            if found is not None:
+                return found
+            seen.add(here)
+            forks = store.run(here).spec.get(FORK, {})
+            here = next((fork["run"] for fork in forks.values()), "")
+        return None
 
     def wants(self, query: Query) -> dict[Position, Want]:
         """What the query has to read next, by its log; nothing for one that has none yet."""
