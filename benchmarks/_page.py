@@ -82,6 +82,12 @@ SECTIONS = {
             Figure("growth exponent", "growth_exponent", "1: linear"),
         ),
     ),
+    "large": Section(
+        "Planning a large table",
+        "`rekappa plan`, the whole command, over a real Iceberg table of so many files made from metadata alone, all of"
+        " them in the window; memory of all its processes together.",
+        (Figure("sizes", "sizes", "1 M files in under 60 s and 4 GB"),),
+    ),
     "router": Section(
         "Archiving",
         "The router against the plainest Spark job that writes the topic, payload and Kafka's position, to Parquet.",
