@@ -1,13 +1,14 @@
 """What is left on disk by a router and a live run while nothing comes, and by a live sink that is written all the time.
 
 Time is simulated: the router notes completeness once a minute, here one note after the other (REKAPPA_GROWTH of them; a
-week has 10,080); the idle live run looks for events a hundred times as often as it would; the busy sink's snapshots last
-as long as a hundred of its commits take. Bytes and files are counted in quarters of the way.
+week has 10,080); the idle live run looks for events a hundred times as often as it would; the busy sink's snapshots
+last as long as a hundred of its commits take. Bytes and files are counted in quarters of the way.
 """
 
 from __future__ import annotations
 
 import os
+import signal
 import tempfile
 import threading
 import time
@@ -123,30 +124,31 @@ def _busy(spark: SparkSession, home: Home) -> dict[str, dict[str, int]]:
     age = 5 * (time.monotonic() - began)
     spark.sql(f"ALTER TABLE {table} SET TBLPROPERTIES ('{AGE}' = '{int(age * 1000)}')")
     upkeep.BETWEEN = timedelta(seconds=age / 10)
-    return _quarters(
-        lambda: list(home.warehouse.glob("**/busy/metadata")), lambda at: write(20 + at), max(400, TIMES // 4)
-    )
+    kept = list(home.warehouse.glob("**/busy/metadata"))
+    return _quarters(lambda: kept, lambda at: write(20 + at), max(400, TIMES // 4))
 
 
 def _idle_live(loaded: Loaded, home: Home) -> dict[str, dict[str, int]]:
     """Of the whole project folder but the broker's, a quarter of the time after the other."""
-    import signal
-
     from rekappa.runs.live import run_live
 
     found: dict[str, dict[str, int]] = {}
+    begun = threading.Event()
     kept = [home.warehouse / "growth" / "counted", home.root / "checkpoints", home.logs]
 
     def watch() -> None:
         for quarter in range(5):
             found[f"{quarter}/4"] = _sizes(kept)
             time.sleep(IDLE_SECONDS / 4)
-        signal.raise_signal(signal.SIGTERM)
+        os.kill(os.getpid(), signal.SIGTERM)
 
-    def begin(_: Any) -> None:
-        threading.Timer(IDLE_SECONDS / 2, watch).start()
+    def begin(now: Any) -> None:
+        # Once it has read what there is and goes on without anything to do.
+        if any(one.batch >= 0 for one in now) and not begun.is_set():
+            begun.set()
+            threading.Timer(IDLE_SECONDS / 4, watch).start()
 
-    run_live(loaded, load_app(loaded), home, on_start=begin)
+    run_live(loaded, load_app(loaded), home, on_progress=begin)
     return found
 
 

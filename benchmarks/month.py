@@ -121,8 +121,9 @@ def _archive(spark: SparkSession) -> None:
     step = 86_400_000_000 // ROWS
     at = f"timestamp_micros(unix_micros(TIMESTAMP '{START.isoformat()}') + id * {step})"
     place = (
-        f"named_struct('topic', 'plays', 'partition', CAST(id % 4 AS INT), 'offset', id DIV 4, 'kafka_ingestion_ts', {at}, "
-        "'key', CAST(NULL AS BINARY), 'headers', CAST(NULL AS ARRAY<STRUCT<key: STRING, value: BINARY>>), 'region', 'eu')"
+        "named_struct('topic', 'plays', 'partition', CAST(id % 4 AS INT), 'offset', id DIV 4, "
+        f"'kafka_ingestion_ts', {at}, 'key', CAST(NULL AS BINARY), "
+        "'headers', CAST(NULL AS ARRAY<STRUCT<key: STRING, value: BINARY>>), 'region', 'eu')"
     )
     rows = spark.sql(f"SELECT id, {at} AS event_ts, {place} AS __metadata__ FROM range(0, {ROWS * DAYS})")
     rows.writeTo("lake.events.plays").append()
