@@ -13,10 +13,12 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import pytest
+from click.testing import CliRunner
 from project import Project, wait_until
 from topic import Topic, hours_ago
 
 from rekappa.archive.router import run_routers
+from rekappa.cli.main import main
 from rekappa.config.bind import load_app
 from rekappa.errors import RunError
 from rekappa.home import Home
@@ -112,6 +114,12 @@ class Booted:
         request = BootstrapRequest(since, **told)
         return bootstrap(loaded, load_app(loaded), self.project.home, request, available_now=True)
 
+    def call(self, *words: str) -> str:
+        """A command as a person gives it, in this process, on the tests' own Spark."""
+        told = CliRunner().invoke(main, list(words), env={"REKAPPA_HOME": str(self.project.home.root)})
+        assert told.exit_code == 0, told.output
+        return told.stdout
+
     def facts(self, window: Window) -> OutageFacts:
         loaded = self.project.loaded
         return gather(self.spark, loaded, load_app(loaded), self.project.home, window)
@@ -166,6 +174,13 @@ def test_history_then_live_then_past_retention(spark: SparkSession, tmp_path: Pa
         app.bootstrap(app.start + timedelta(days=1))
     assert app.store.runs(app.name, Kind.LIVE) == [], "refused before anything was touched"
 
+    folder = str(app.project.folder)
+    shown = json.loads(app.call("bootstrap", folder, "--from", app.start.isoformat(), "--dry-run", "--json"))
+    assert (shown["output"], shown["after"], shown["rows"]) == ("held back", {}, 2400)
+    ends = [(one["from"], one["written_from"], one["archive_ends"], one["kafka_ends"]) for one in shown["partitions"]]
+    assert ends == [(0, 400, 400, 400)] * 6
+    assert app.store.runs(app.name, Kind.LIVE) == [], "a dry run changes nothing"
+
     run = app.bootstrap(app.start)
     assert app.seen() == Counter(), "what history gives is held back"
     lines = app.logged(run.id, "seen")
@@ -213,6 +228,8 @@ def test_history_then_live_then_past_retention(spark: SparkSession, tmp_path: Pa
     memory = {query.sink: (query.memory, query.point is not None and query.point.holes) for query in facts.queries}
     assert memory == {"seen": (Memory.NONE, ()), "counts": (Memory.BOUNDED, ()), "pairs": (Memory.BOUNDED, ())}
     assert [one.recovery for one in advise(facts)] == [Recovery.REWIND]
+    told_in_words = app.call("advise", folder, "--start", moment.isoformat(), "--end", datetime.now(UTC).isoformat())
+    assert told_in_words.startswith("Rewind the job (seen, counts, pairs)\n")
 
     # A hole: the router was behind when Kafka forgot.
     app.send(range(2500, 3000))

@@ -231,7 +231,7 @@ def archived_partitions(
     from pyspark.sql import functions as F
 
     if not exists(spark, table):
-        raise SourceError(
+        raise RunError(
             f"Cannot read archive table {table!r}: it does not exist", hint="Fill it first: rekappa archive run APP"
         )
 
