@@ -152,6 +152,12 @@ class Booted:
         last = self.start + timedelta(seconds=until)
         return {key: count for key, count in found.items() if key[0] + timedelta(minutes=1) <= last}
 
+    def windows(self) -> dict[tuple[datetime, str], int]:
+        """What `counts` has written; each window once."""
+        rows = [((start.replace(tzinfo=UTC), user), count) for start, user, count in self.rows("counts")]
+        assert len(dict(rows)) == len(rows)
+        return dict(rows)
+
     def paired(self) -> Counter[int]:
         """How often each event was joined with the next: once for each two regions."""
         found: Counter[int] = Counter()
@@ -193,7 +199,7 @@ def test_history_then_live_then_past_retention(spark: SparkSession, tmp_path: Pa
     assert app.seen() == app.once(range(1200, 1500))
     assert app.paired() == Counter(dict.fromkeys(range(1199, 1499), 4)), "the first of them lay in history's state"
     truth = app.counted(1490)
-    counted = {(row[0], row[1]): row[2] for row in app.rows("counts")}
+    counted = app.windows()
     assert counted, "windows that history began are closed by live events"
     assert {key: truth[key] for key in counted} == counted
     assert max(key[0] for key in counted) == max(key[0] for key in truth)
@@ -217,8 +223,7 @@ def test_history_then_live_then_past_retention(spark: SparkSession, tmp_path: Pa
     assert ["Kafka has dropped" in text for text in told] == [True, True]
     assert app.seen() == app.once(range(1200, 2500))
     assert app.paired() == Counter(dict.fromkeys(range(1199, 2499), 4))
-    counted = {(row[0], row[1]): row[2] for row in app.rows("counts")}
-    assert len(counted) == len(app.rows("counts"))
+    counted = app.windows()
     truth = app.counted(2490)
     assert {key: truth[key] for key in counted} == counted
 
@@ -300,8 +305,7 @@ def test_killed_anywhere_every_offset_reaches_the_job_once(
     assert [run.id for run in app.store.runs(app.name, Kind.LIVE)] == [ended["id"]], "one run, however often killed"
     assert app.seen() == app.once(range(traffic.sent))
     assert app.paired() == Counter(dict.fromkeys(range(traffic.sent - 1), 4))
-    counted = {(row[0], row[1]): row[2] for row in app.rows("counts")}
-    assert len(counted) == len(app.rows("counts")), "no window is written twice"
+    counted = app.windows()
     assert counted == {key: count for key, count in app.counted(traffic.sent).items() if key in counted}
     assert set(app.counted(1790)) <= set(counted)
     recorded = app.store.batches(ended["id"], "seen")
