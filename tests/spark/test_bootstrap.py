@@ -198,7 +198,7 @@ def test_history_then_live_then_past_retention(spark: SparkSession, tmp_path: Pa
     assert app.project.live().id == run.id
     assert app.seen() == app.once(range(1200, 1500))
     assert app.paired() == Counter(dict.fromkeys(range(1199, 1499), 4)), "the first of them lay in history's state"
-    truth = app.counted(1490)
+    truth = app.counted(1489)
     counted = app.windows()
     assert counted, "windows that history began are closed by live events"
     assert {key: truth[key] for key in counted} == counted
@@ -307,7 +307,7 @@ def test_killed_anywhere_every_offset_reaches_the_job_once(
     assert app.paired() == Counter(dict.fromkeys(range(traffic.sent - 1), 4))
     counted = app.windows()
     assert counted == {key: count for key, count in app.counted(traffic.sent).items() if key in counted}
-    assert set(app.counted(1790)) <= set(counted)
+    assert set(app.counted(1780)) <= set(counted)
     recorded = app.store.batches(ended["id"], "seen")
     assert [batch.number for batch in recorded] == list(range(-1, len(recorded) - 1))
     assert all(set(one.ends.values()) == {0} for one in recorded[0].positions), "where it began is known"
