@@ -22,9 +22,10 @@ from rekappa.cli.main import main
 from rekappa.config.bind import load_app
 from rekappa.errors import RunError
 from rekappa.home import Home
-from rekappa.recovery.advice import Memory, OutageFacts, Recovery, Trouble, advise
+from rekappa.recovery.advice import Recovery, advise
 from rekappa.recovery.bootstrap import BootstrapRequest, bootstrap
 from rekappa.recovery.facts import gather
+from rekappa.recovery.outage import Memory, OutageFacts, Trouble
 from rekappa.spark.offsetlog import committed_batches
 from rekappa.store.record import Kind, Run
 from rekappa.store.runs import RunStore

@@ -18,10 +18,11 @@ from rekappa.config.load import Loaded
 from rekappa.errors import AppError, LeaseLost, RunError, WorkFailed
 from rekappa.home import Home
 from rekappa.replay.batches import Feed, record_batches
-from rekappa.runs.catch_up import Feeding, LiveRun, feedings, require_readable
+from rekappa.runs.catch_up import Feeding, feedings, require_readable
 from rekappa.runs.code import code_of, record_live_start
 from rekappa.runs.current import same_places
 from rekappa.runs.doubling import require_nothing_doubled, target
+from rekappa.runs.live_run import LiveRun
 from rekappa.runs.migration import Tell, prepare_sinks
 from rekappa.runs.queries import AVAILABLE_NOW, ProgressReader, QueryProgress, StopBetweenBatches, start_query
 from rekappa.runs.signals import stopping_on_signals
