@@ -18,6 +18,7 @@ from rekappa.config.bind import Query, queries
 from rekappa.config.load import Loaded
 from rekappa.errors import AppError, LeaseLost, RunError, WorkFailed
 from rekappa.home import Home
+from rekappa.lookups.open import with_lookups
 from rekappa.replay.batches import Feed, feeds, record_batches
 from rekappa.runs.code import code_of, record_live_start
 from rekappa.runs.doubling import require_nothing_doubled, target
@@ -171,7 +172,7 @@ def _start(
     built = []
     for job in app.jobs.values():
         inputs = {name: open_stream(spark, loaded, home, name) for name in job.sources}
-        results = results_of(job, inputs)
+        results = results_of(with_lookups(spark, config, job), inputs)
         for query in (query for query in bound if query.job == job.name):
             rows, declared = results[query.output], config.sinks[query.sink]
             require_made(rows.columns, query.sink, declared)
