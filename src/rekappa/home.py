@@ -92,3 +92,7 @@ class Home:
     def checkpoint(self, app: str, run: str) -> Path:
         """Where one run keeps its checkpoints, plan and control files. Never shared between runs."""
         return self.root / "checkpoints" / app / run
+
+    def savepoints(self, app: str) -> Path:
+        """Where an app's checkpoints that are kept by name are, one folder for each."""
+        return self.root / "savepoints" / app

@@ -13,7 +13,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
@@ -167,7 +166,9 @@ def story(
     project = Project.make(folder, home, broker, CODE.replace("APP", app), config)
     create_topics(broker, [f"{app}_orders", f"{app}_ranks"])
     spark.sql(f"CREATE NAMESPACE lake.{app}")
-    spark.sql(f"CREATE TABLE lake.{app}.titles (show BIGINT, title STRING, since TIMESTAMP, gone BOOLEAN) USING iceberg")
+    spark.sql(
+        f"CREATE TABLE lake.{app}.titles (show BIGINT, title STRING, since TIMESTAMP, gone BOOLEAN) USING iceberg"
+    )
     spark.sql(f"CREATE TABLE lake.{app}.prices (sku BIGINT, price BIGINT) USING iceberg")
     database = psycopg.connect(
         host="127.0.0.1", port=server.port, dbname=server.database, user=server.user, password=server.password,
@@ -335,9 +336,7 @@ def test_the_snapshots_of_a_table_are_its_first_versions(story: Story) -> None:
     ]
     assert look.changed
     assert len(moments) == 3
-    kept = Lookup.of(
-        spark.table(f"lake.{name}.prices_again"), "sku", "rekappa_valid_from", deleted="rekappa_deleted"
-    )
+    kept = Lookup.of(spark.table(f"lake.{name}.prices_again"), "sku", "rekappa_valid_from", deleted="rekappa_deleted")
     for moment, number in moments:
         asked = spark.createDataFrame([(sku, moment) for sku in SHOWS], "sku BIGINT, at TIMESTAMP")
         seen = {row.sku: row.price for row in kept.join(asked, "at", how="inner").collect()}

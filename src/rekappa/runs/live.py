@@ -8,12 +8,13 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rekappa.app import App
+from rekappa.checkpoints.savepoints import keep_hourly
 from rekappa.config.bind import Query, queries
 from rekappa.config.load import Loaded
 from rekappa.errors import AppError, LeaseLost, RunError, WorkFailed
@@ -21,6 +22,7 @@ from rekappa.home import Home
 from rekappa.lookups.open import with_lookups
 from rekappa.replay.batches import Feed, feeds, record_batches
 from rekappa.runs.code import code_of, record_live_start
+from rekappa.runs.current import same_places
 from rekappa.runs.doubling import require_nothing_doubled, target
 from rekappa.runs.migration import Tell, prepare_sinks
 from rekappa.runs.queries import AVAILABLE_NOW, ProgressReader, QueryProgress, StopBetweenBatches, start_query
@@ -46,6 +48,8 @@ TRIGGER = timedelta(seconds=10)
 KEEP_CHECKPOINTS = timedelta(days=3)
 """How far back a live run can be rewound, unless spark.sql.streaming.minBatchesToRetain says otherwise."""
 LOOK = 0.3
+SAVEPOINT_LOOK = 60.0
+"""Seconds between two looks at whether a savepoint is due."""
 GOES_ON = "Run it again to go on from the last batch."
 
 OnProgress = Callable[[list[QueryProgress]], None]
@@ -64,9 +68,7 @@ def choose_run(store: RunStore, loaded: Loaded, bound: Sequence[Query], *, fresh
     selected = {name: source.selected for name, source in config.sources.items()}
     elsewhere = dict(loaded.elsewhere)
     earlier = store.runs(config.app, Kind.LIVE)
-    # A run that writes elsewhere has checkpoints of its own: it goes on where it was, production where that was.
-    same = [run for run in earlier if run.spec.get("elsewhere", {}) == elsewhere]
-    last = next((run for run in same if run.state.resumable), None)
+    last = next((run for run in same_places(store, loaded) if run.state.resumable), None)
     if last is None or fresh:
         if not append_again:
             require_nothing_doubled(store, config, bound, earlier)
@@ -125,7 +127,8 @@ def run_live(
                 record = partial(record_live_start, store, loaded, code, claim)
                 when = AVAILABLE_NOW if available_now else trigger
                 _start(spark, loaded, app, home, claim, when, stop, started, record, tell)
-                _watch(store, claim, home.checkpoint(config.app, run.id), started, stop, on_progress)
+                keep = partial(_keep_savepoint, home, run, [query.name for query in bound], tell)
+                _watch(store, claim, home.checkpoint(config.app, run.id), started, stop, on_progress, keep)
         except BaseException as error:
             # Before the leases are given back: nothing of this run may write beside the next one.
             _stop_all(started)
@@ -204,10 +207,15 @@ def _watch(
     started: list[_Started],
     stop: threading.Event,
     on_progress: OnProgress,
+    keep: Callable[[], None],
 ) -> None:
-    """Report and record until every query has ended; one that fails ends the others."""
+    """Report and record until every query has ended; one that fails ends the others. `keep` is called now and then."""
+    looked = time.monotonic()
     while any(one.reader.query.isActive for one in started):
         time.sleep(LOOK)
+        if time.monotonic() - looked > SAVEPOINT_LOOK:
+            keep()
+            looked = time.monotonic()
         if any(_failure(one) for one in started):
             stop.set()
         if stop.is_set():
@@ -216,6 +224,15 @@ def _watch(
     _report(store, claim, folder, started, on_progress)
     if failure := next((found for one in started if (found := _failure(one))), None):
         raise failure
+
+
+def _keep_savepoint(home: Home, run: Run, queries: Sequence[str], tell: Tell) -> None:
+    """Take the hourly savepoint if it is due. A disk that is full, or a first batch that is at work, must not end the
+    run: what could not be kept now is kept the next time."""
+    try:
+        keep_hourly(home, run.app, run.id, queries, datetime.now(UTC))
+    except (OSError, RunError) as error:
+        tell(f"no savepoint now: {error}")
 
 
 def _stop_idle(started: list[_Started]) -> None:
