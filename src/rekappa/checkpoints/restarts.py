@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from rekappa.checkpoints.files import listed, named_in
 from rekappa.checkpoints.points import RestartPoint, restart_points
 from rekappa.checkpoints.savepoints import Savepoint
 from rekappa.home import Home
+from rekappa.storage.location import Location
 
 FORK = "forked_from"
 """In the spec of a rewound run: {query: {"run": ID, "batch": the last one that counts}}, for each query with state."""
@@ -39,7 +39,7 @@ class Restart:
     run: str
     query: str
     point: RestartPoint
-    folder: Path
+    folder: Location
     savepoint: str | None = None
 
 
@@ -77,7 +77,7 @@ def restarts(
     """
     found = []
     for leg in line:
-        places: list[tuple[Path, str | None]] = [(home.checkpoint(app, leg.run) / query, None)]
+        places: list[tuple[Location, str | None]] = [(home.checkpoint(app, leg.run) / query, None)]
         places += [(home.savepoints(app) / one.name / query, one.name) for one in kept if one.run == leg.run]
         for folder, name in places:
             points = restart_points(listed(folder), named_in(folder) if verify else None)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -10,7 +9,6 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rekappa.app import App
@@ -36,6 +34,7 @@ from rekappa.spark.launch import spark_log
 from rekappa.spark.outputs import require_made, require_time
 from rekappa.spark.session import open_session, plain
 from rekappa.spark.state import PROVIDER, settings, state_store
+from rekappa.storage.location import Location
 from rekappa.store.claim import Claim
 from rekappa.store.record import Kind, Run, State, new_run_id
 from rekappa.store.runs import RunStore
@@ -45,8 +44,11 @@ if TYPE_CHECKING:
 
 TRIGGER = timedelta(seconds=10)
 """How often a live query looks for new events, unless the profile says otherwise."""
-KEEP_CHECKPOINTS = timedelta(days=3)
-"""How far back a live run can be rewound, unless spark.sql.streaming.minBatchesToRetain says otherwise."""
+KEEP_CHECKPOINTS = 200
+"""Of how many batches Spark keeps offsets and state, unless spark.sql.streaming.minBatchesToRetain says otherwise.
+
+Each is a file or more for every partition of every state store. Further back there are savepoints.
+"""
 LOOK = 0.3
 SAVEPOINT_LOOK = 60.0
 """Seconds between two looks at whether a savepoint is due."""
@@ -123,7 +125,7 @@ def run_live(
             on_start(store.run(run.id))
             trigger = config.profiles.live.trigger or TRIGGER
             with told(f"run {config.app!r}", GOES_ON), stopping_on_signals() as stop:
-                spark = open_session(config, "live", home, **_retention(loaded, trigger))
+                spark = open_session(config, "live", home, **_retention(loaded))
                 record = partial(record_live_start, store, loaded, code, claim)
                 when = AVAILABLE_NOW if available_now else trigger
                 _start(spark, loaded, app, home, claim, when, stop, started, record, tell)
@@ -145,12 +147,9 @@ def _lease(loaded: Loaded, query: Query) -> str:
     return f"{name} to {loaded.elsewhere[query.sink]}" if query.sink in loaded.elsewhere else name
 
 
-def _retention(loaded: Loaded, trigger: timedelta) -> dict[str, str]:
+def _retention(loaded: Loaded) -> dict[str, str]:
     key = "spark.sql.streaming.minBatchesToRetain"
-    if key in loaded.config.profiles.live.spark:
-        return {}
-    batches = math.ceil(KEEP_CHECKPOINTS / max(trigger, timedelta(milliseconds=100)))
-    return {key: str(max(100, batches))}
+    return {} if key in loaded.config.profiles.live.spark else {key: str(KEEP_CHECKPOINTS)}
 
 
 def _start(
@@ -162,7 +161,7 @@ def _start(
     trigger: timedelta,
     stop: threading.Event,
     started: list[_Started],
-    record: Callable[[str, Path, tuple[Feed, ...]], None],
+    record: Callable[[str, Location, tuple[Feed, ...]], None],
     tell: Tell,
 ) -> None:
     """Build and check every query, then prepare every sink, then start; adds each to `started` when it has.
@@ -185,7 +184,6 @@ def _start(
     prepare_sinks(spark, loaded, [(sink, rows.schema) for _, rows, sink, _ in built], tell)
     for query, rows, sink, order in built:
         checkpoint = home.checkpoint(config.app, claim.run) / query.name
-        checkpoint.mkdir(parents=True, exist_ok=True)
         chosen = config.profiles.live.spark.get(PROVIDER)
         record(query.name, checkpoint, order)
         try:
@@ -203,7 +201,7 @@ def _start(
 def _watch(
     store: RunStore,
     claim: Claim,
-    folder: Path,
+    folder: Location,
     started: list[_Started],
     stop: threading.Event,
     on_progress: OnProgress,
@@ -258,7 +256,7 @@ def _failure(one: _Started) -> Exception | None:
     return WorkFailed(f"Query {one.query.name!r} of job {one.query.job!r} failed: {found.cause}", hint=hint)
 
 
-def _report(store: RunStore, claim: Claim, folder: Path, started: list[_Started], on_progress: OnProgress) -> None:
+def _report(store: RunStore, claim: Claim, folder: Location, started: list[_Started], on_progress: OnProgress) -> None:
     progress = [one.reader.read() for one in started]
     claim.update(progress={"queries": [_plain(report) for report in progress]})
     for one in started:
