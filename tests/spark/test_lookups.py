@@ -284,7 +284,7 @@ def test_a_plan_reads_the_versions_that_it_was_made_on(story: Story) -> None:
     app, table = load_app(loaded), f"lake.{story.name}.titles"
     request = BackfillRequest(WINDOW, allow_incomplete=True)
     plan = make_plan(spark, loaded, app, home, request)
-    snapshot = spark.sql(f"SELECT snapshot_id FROM {table}.snapshots ORDER BY committed_at DESC").collect()[0][0]
+    snapshot = spark.sql(f"SELECT snapshot_id FROM {table}.refs WHERE name = 'main'").collect()[0][0]
     spark.sql(f"INSERT INTO {table} SELECT show, 'corrected', timestampadd(MINUTE, 1, since), false FROM {table}")
     try:
         run = run_backfill(spark, loaded, app, home, request, plan=plan)
@@ -295,7 +295,7 @@ def test_a_plan_reads_the_versions_that_it_was_made_on(story: Story) -> None:
 
 def test_versions_that_do_not_tell_are_refused_before_anything_starts(story: Story) -> None:
     spark, table = story.spark, f"lake.{story.name}.titles"
-    snapshot = spark.sql(f"SELECT snapshot_id FROM {table}.snapshots ORDER BY committed_at DESC").collect()[0][0]
+    snapshot = spark.sql(f"SELECT snapshot_id FROM {table}.refs WHERE name = 'main'").collect()[0][0]
     for row, told in (
         (f"(NULL, 'x', timestamp'{START.isoformat()}', false)", "has a row with show=None"),
         ("(7, 'x', NULL, false)", "has a row with show=7, since=None"),
