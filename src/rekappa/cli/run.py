@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
 import click
 
 from rekappa.cli.options import app_argument, dry_run_option, json_option, run_argument, set_option
-from rekappa.cli.output import output
+from rekappa.cli.output import Output, output
 from rekappa.cli.runs import show_run
 from rekappa.home import Home
 
@@ -55,11 +59,28 @@ def run(
         out.table("Would run", ["job", "source", "sink"], rows)
         return
     from rekappa.runs.live import run_live
+
+    with live_progress(out, f"{loaded.config.app} live") as shown:
+        ended = run_live(
+            loaded,
+            bound,
+            Home.locate(),
+            available_now=available_now,
+            fresh=fresh,
+            append_again=append_again,
+            **shown,
+        )
+    show_run(out, Home.locate(), ended.id)
+
+
+@contextmanager
+def live_progress(out: Output, title: str) -> Iterator[dict[str, Any]]:
+    """How a live run is shown while it runs: what to give to `run_live` as on_start, on_progress and tell."""
     from rekappa.runs.queries import QueryProgress
     from rekappa.store.record import Run
     from rekappa.tokens import reports as rates
 
-    with out.progress(f"{loaded.config.app} live") as line:
+    with out.progress(title) as line:
 
         def show(reports: list[QueryProgress]) -> None:
             words = [*(_words(one) for one in reports), *(f"cap {rate}" for rate in rates())]
@@ -68,18 +89,7 @@ def run(
         def started(made: Run) -> None:
             click.echo(f"run {made.id}: Ctrl-C stops it after the current batch", err=True)
 
-        ended = run_live(
-            loaded,
-            bound,
-            Home.locate(),
-            available_now=available_now,
-            fresh=fresh,
-            append_again=append_again,
-            on_start=started,
-            on_progress=show,
-            tell=lambda text: click.echo(text, err=True),
-        )
-    show_run(out, Home.locate(), ended.id)
+        yield {"on_start": started, "on_progress": show, "tell": lambda text: click.echo(text, err=True)}
 
 
 def _words(report: object) -> str:
