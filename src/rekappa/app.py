@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Collection, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
@@ -94,12 +95,15 @@ class App:
 
     def with_lookups(self, names: Collection[str]) -> App:
         """The same app, whose parameters of these names are lookups, not sources."""
-        made = App(self.name)
-        for name, job in self._jobs.items():
-            lookups = tuple(one for one in job.sources if one in names)
-            made._jobs[name] = replace(
-                job, sources=tuple(one for one in job.sources if one not in lookups), lookups=lookups
+        made = copy(self)
+        made._jobs = {
+            name: replace(
+                job,
+                sources=tuple(one for one in job.sources if one not in names),
+                lookups=tuple(one for one in job.sources if one in names),
             )
+            for name, job in self._jobs.items()
+        }
         return made
 
     @overload
