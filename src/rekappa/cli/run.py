@@ -54,6 +54,7 @@ def run(
         ]
         out.table("Would run", ["job", "source", "sink"], rows)
         return
+    from rekappa.operations.deeds import name_run, record_deed
     from rekappa.runs.live import run_live
     from rekappa.runs.queries import QueryProgress
     from rekappa.store.record import Run
@@ -66,6 +67,8 @@ def run(
             line.update(sum(report.rows for report in reports), text="   ".join(words))
 
         def started(made: Run) -> None:
+            name_run(Home.locate(), made.id)
+            record_deed(Home.locate(), "run", made.app, made.id)
             click.echo(f"run {made.id}: Ctrl-C stops it after the current batch", err=True)
 
         ended = run_live(
@@ -97,6 +100,7 @@ def _words(report: object) -> str:
 @json_option
 def stop(run: str, dry_run: bool, as_json: bool) -> None:
     """Stop RUN after its current batch, and wait until it has."""
+    from rekappa.operations.deeds import record_deed
     from rekappa.runs.stopping import stop_run
     from rekappa.store.runs import RunStore
 
@@ -106,4 +110,5 @@ def stop(run: str, dry_run: bool, as_json: bool) -> None:
     if dry_run:
         out.record({"run": found.id, "state": found.state, "would_stop_process": found.pid})
         return
+    record_deed(Home.locate(), "stop", found.app, found.id)
     show_run(out, Home.locate(), stop_run(store, found.id).id)
