@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 COLUMNS = 240
 MINUTE = timedelta(minutes=1)
 MOST_LETTERS = 100_000
+MOST_TEXT = 2_000
 UNKNOWN_REGION = "unknown"
 
 
@@ -46,7 +47,8 @@ class Overview:
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """A message that could not be decoded, or not wholly: why, where Kafka had it, and the message itself."""
+    """A message that could not be decoded, or not wholly: why, where Kafka had it, and the message itself, of which
+    `text` is the beginning."""
 
     source: str
     reason: str
@@ -58,6 +60,7 @@ class DeadLetter:
     ingested: datetime | None
     size: int
     value: bytes
+    text: str
 
 
 def overview(loaded: Loaded, home: Home, route: Route, stretch: Window | None = None) -> Overview:
@@ -139,4 +142,5 @@ def _letter(row: Mapping[str, Any]) -> DeadLetter:
         at.get("kafka_ingestion_ts"),
         len(value),
         value,
+        value[:MOST_TEXT].decode("utf-8", "replace"),
     )

@@ -68,12 +68,11 @@ def _keep(app: str, keep: str | None, forget: str | None) -> None:
     from pathlib import Path
 
     from rekappa.config.load import load
-    from rekappa.operations.core import Core
+    from rekappa.operations.deeds import acting
     from rekappa.operations.overrides import drop_override, keep_override
-    from rekappa.tasks.start import this_person
 
     found = load(app)
-    core = Core(Home.locate(), Path(found.folder), this_person(), "cli")
+    core = acting(Home.locate(), Path(found.folder))
     if keep is not None:
         keep_override(core, found.config.app, keep)
     if forget is not None:

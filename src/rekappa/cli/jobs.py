@@ -15,9 +15,10 @@ from rekappa.home import Home
 @app_argument
 @click.option("--archive", is_flag=True, help="Its router, not the app itself.")
 @click.option("--fresh", is_flag=True, help="Begin a new run with empty state instead of continuing the last one.")
+@click.option("--restart", is_flag=True, help="Stop the app's live run first, if it is going.")
 @dry_run_option
 @json_option
-def start(app: str, archive: bool, fresh: bool, dry_run: bool, as_json: bool) -> None:
+def start(app: str, archive: bool, fresh: bool, restart: bool, dry_run: bool, as_json: bool) -> None:
     """Run APP live in a process of its own that goes on when you log out.
 
     A run that fails is started again, after pauses that grow, up to ten times in a row; then it is marked failed with
@@ -30,16 +31,21 @@ def start(app: str, archive: bool, fresh: bool, dry_run: bool, as_json: bool) ->
     """
     from rekappa.config.load import load
     from rekappa.operations.changes import begin, live_change, router_change
-    from rekappa.operations.core import Core
-    from rekappa.tasks.start import this_person
+    from rekappa.operations.deeds import acting
+    from rekappa.runs.stopping import stop_run
+    from rekappa.store.record import Kind
 
     found, out = load(app), output(as_json)
-    core = Core(Home.locate(), Path(found.folder), this_person(), "cli")
+    core = acting(Home.locate(), Path(found.folder))
     name = found.config.app
     change = router_change(core, name) if archive else live_change(core, name, fresh=fresh)
     if dry_run:
         out.record({"app": name, "would": ["rekappa", *change.words], "tells": list(change.tells)})
         return
+    live = next(iter(core.store().page(1, app=name, kind=Kind.LIVE)), None)
+    if restart and live is not None and live.state.going:
+        core.desk().tell(core.who, core.face, "stop", name, live.id)
+        stop_run(core.store(), live.id)
     task = begin(core, change)
     out.record({"job": task.id, "app": name, "state": task.state, "command": task.command})
     if not as_json:

@@ -63,6 +63,17 @@ def live_change(core: Core, app: str, *, fresh: bool = False) -> Change:
     return Change("start", f"Start {app} live", words, tells, app, kept=True, grave=fresh)
 
 
+def restart_change(core: Core, app: str) -> Change:
+    """`rekappa start APP --restart`."""
+    change = live_change(core, app)
+    words = ("start", str(core.loaded(app).folder), "--restart", "--json")
+    tells = (
+        "The live run stops after its current batch, and is started again with the code as it is now.",
+        *change.tells,
+    )
+    return Change("restart", f"Restart {app} live", words, tells, app)
+
+
 def router_change(core: Core, app: str) -> Change:
     """`rekappa start APP --archive`."""
     loaded = core.loaded(app)
