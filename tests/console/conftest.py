@@ -1,5 +1,5 @@
 """Fixtures of the console's tests."""
 
-from site_of import site
+from console.site_of import site
 
 __all__ = ["site"]

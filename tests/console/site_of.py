@@ -25,7 +25,7 @@ from rekappa.store.runs import RunStore
 PASSWORD = "correct horse battery"
 SECRET = hashed(PASSWORD)
 TOKEN = "a-token-for-a-program"
-SCRIPT = "<script>alert(1)</script>"
+SCRIPT = "<img src=x onerror=alert(1)>"
 CONFIG = """\
 app: shop
 owner: team shop

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from site_of import PASSWORD, TOKEN, Site, a_backfill, form_key
 from sqlalchemy import update
 
+from console.site_of import PASSWORD, TOKEN, Site, a_backfill, form_key
 from rekappa.console.app import PAGES
 from rekappa.console.guard import HEADERS
 from rekappa.console.serve import Serving, require_safe
@@ -43,7 +43,7 @@ def test_without_a_login_nothing_is_shown(site: Site) -> None:
 def test_every_route_is_either_open_or_asks_for_a_login(site: Site) -> None:
     """A page that is added later is guarded without anybody thinking of it."""
     nobody = site.browser()
-    paths = {str(route.path) for page in PAGES for route in page.router.routes}  # type: ignore[attr-defined]
+    paths = {str(route.path) for page in PAGES for route in page.router.routes}
     assert len(paths) > 30
     opened = {path for path in paths if nobody.get(path.replace("{", "").replace("}", "")).status_code == 200}
     assert opened == {"/login", "/health"}

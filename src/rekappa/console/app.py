@@ -20,7 +20,7 @@ from rekappa.errors import RekappaError
 from rekappa.masking import hidden
 from rekappa.store.desk import Desk
 
-PAGES = (login, apps, runs, proof, backfill, archive, checkpoints, tasks, api, metrics)
+PAGES = (login, apps, proof, runs, backfill, archive, checkpoints, tasks, api, metrics)
 
 
 def make_app(console: Console, *, hosts: Sequence[str] = (), watcher: Watcher | None = None) -> FastAPI:

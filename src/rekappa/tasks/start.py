@@ -44,7 +44,9 @@ def start_task(
 
     Refuses while the same command is under way, and a secret among the words: everybody on the machine can read them.
     """
-    shown = next((word for word in words if hidden(word) != word), None)
+    # What stands behind an option's name, `--set=password=…`, is looked at by itself.
+    parts = [word.partition("=")[2] if word.startswith("--") else word for word in words]
+    shown = next((part for part in parts if hidden(part) != part), None)
     if shown is not None:
         raise RunError(
             f"Cannot start a process with {hidden(shown)!r}: everybody on this machine could read its secret",
