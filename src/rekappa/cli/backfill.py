@@ -214,7 +214,7 @@ def pause(run: str, dry_run: bool, as_json: bool) -> None:
 
     out = output(as_json)
     store = RunStore.existing(Home.locate())
-    found = control.backfill_run(store, run)
+    found = control.backfill_run(store, run, "pause")
     if dry_run:
         out.record({"run": found.id, "state": found.state, "would": "pause"})
         return
@@ -234,7 +234,7 @@ def cancel(run: str, dry_run: bool, as_json: bool) -> None:
 
     out = output(as_json)
     store = RunStore.existing(Home.locate())
-    found = control.backfill_run(store, run)
+    found = control.backfill_run(store, run, "cancel")
     if dry_run:
         out.record({"run": found.id, "state": found.state, "would": "cancel"})
         return
@@ -260,7 +260,7 @@ def resume(run: str, dry_run: bool, as_json: bool) -> None:
 
     home, out = Home.locate(), output(as_json)
     store = RunStore.existing(home)
-    found = control.backfill_run(store, run)
+    found = control.backfill_run(store, run, "resume")
     waiting = resumption(found) is Resumption.THERE
     if dry_run:
         where = f"in process {found.pid}" if waiting else "in this process"

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING, Any
 
-from rekappa.home import local_uri
 from rekappa.sinks.contract import BatchId, Sink
+from rekappa.storage.location import Location
 from rekappa.store.claim import Claim
 
 if TYPE_CHECKING:
@@ -30,14 +30,16 @@ def start_query(
     sink: Sink,
     claim: Claim,
     name: str,
-    checkpoint: Path,
+    checkpoint: Location,
     trigger: timedelta,
     stop: Event,
     output_mode: str = "append",
+    held_back: Callable[[int], bool] = lambda number: False,
 ) -> StreamingQuery:
     """Start writing; the query ends itself between two batches once `stop` is set.
 
-    It fails, and writes nothing, from the first batch on for which the process no longer has its claim.
+    What a batch gives whose number is `held_back` is computed, which builds its state, and not written. The query
+    fails, and writes nothing, from the first batch on for which the process no longer has its claim.
     """
     run = claim.run
     assert run is not None, "a query belongs to a run"
@@ -46,10 +48,13 @@ def start_query(
         if stop.is_set():
             raise StopBetweenBatches
         claim.check()
-        sink.write(batch, BatchId(run, name, number))
+        if held_back(number):
+            batch.write.format("noop").mode("overwrite").save()
+        else:
+            sink.write(batch, BatchId(run, name, number))
 
     writer = rows.writeStream.queryName(f"{run} {name}").foreachBatch(write).outputMode(output_mode)
-    writer = writer.option("checkpointLocation", local_uri(checkpoint))
+    writer = writer.option("checkpointLocation", checkpoint.uri)
     if trigger == AVAILABLE_NOW:
         writer = writer.trigger(availableNow=True)
     else:
