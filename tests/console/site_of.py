@@ -13,7 +13,7 @@ from fastapi.testclient import TestClient
 
 from rekappa.console.app import make_app
 from rekappa.console.context import Console
-from rekappa.console.observed import Answer, Observed
+from rekappa.console.observed import Observation, Observed
 from rekappa.home import Home
 from rekappa.operations.logins import hashed, token_digest
 from rekappa.store.desk import Desk
@@ -47,12 +47,12 @@ class Known(Observed):
 
     def __init__(self, home: Home, folder: Path) -> None:
         super().__init__(home, folder)
-        self.answers: dict[tuple[str, ...], Answer] = {}
+        self.answers: dict[tuple[str, ...], Observation] = {}
         self.asked: list[tuple[str, ...]] = []
 
-    def ask(self, *words: str, **rest: object) -> Answer:
+    def ask(self, *words: str, **rest: object) -> Observation:
         self.asked.append(words)
-        return self.answers.get(words[:2], self.answers.get(words[:1], Answer()))
+        return self.answers.get(words[:2], self.answers.get(words[:1], Observation()))
 
 
 @dataclass

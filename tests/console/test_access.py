@@ -10,10 +10,8 @@ from rekappa.console.app import PAGES
 from rekappa.console.guard import HEADERS
 from rekappa.console.serve import Serving, require_safe
 from rekappa.errors import ConfigError
-from rekappa.home import Home
 from rekappa.store.address import Address
 from rekappa.store.database import Database
-from rekappa.store.desk import Desk
 from rekappa.store.tables import SESSIONS
 
 LOOKING = ["/", "/runs", "/runs/backfill_1", "/apps/shop", "/apps/shop/backfill", "/apps/shop/archive", "/tasks",
@@ -185,12 +183,10 @@ def test_the_owner_s_address_lets_in_only_while_no_login_is_set_up(site: Site) -
         (Serving("0.0.0.0", 1, proxied=True), True, None),
     ],
 )
-def test_it_refuses_to_listen_among_strangers(
-    site: Site, tmp_path_factory: pytest.TempPathFactory, serving: Serving, people: bool, words: str | None
-) -> None:
-    desk = site.desk if people else Desk.open(Home(tmp_path_factory.mktemp("empty")))
+def test_it_refuses_to_listen_among_strangers(site: Site, serving: Serving, people: bool, words: str | None) -> None:
+    known = site.desk.people() if people else []
     if words is None:
-        require_safe(serving, desk)
+        require_safe(serving, known)
         return
     with pytest.raises(ConfigError, match=words):
-        require_safe(serving, desk)
+        require_safe(serving, known)

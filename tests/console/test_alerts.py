@@ -11,7 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from console.site_of import TOKEN, Site
 from rekappa.console.alerts import Bounds, Watcher, alerts
-from rekappa.console.observed import Answer
+from rekappa.console.observed import Observation
 from rekappa.console.sight import SeenArchive, Sight
 from rekappa.store.leases import run_lease
 from rekappa.store.record import Kind, Run, State
@@ -73,7 +73,7 @@ def test_metrics_say_what_the_store_and_the_archive_say(site: Site) -> None:
     site.store.create(Run("live_1", "shop", Kind.LIVE, "f"))
     site.store.create(Run("backfill_1", "shop", Kind.BACKFILL, "f", State.FAILED))
     status = [{"source": "clicks", "lag": 7, "dead_letters": 2, "complete_until": {"eu": "2026-11-01T12:00Z"}}]
-    site.known.answers[("archive", "status")] = Answer(status, NOW)
+    site.known.answers[("archive", "status")] = Observation(status, NOW)
     with site.store.claim([run_lease("live_1")], "run") as claim:
         claim.begin("live_1")
         claim.update(progress={"queries": [{"query": "a", "lag": 40}, {"query": "b", "lag": 2}]})

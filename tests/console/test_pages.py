@@ -13,7 +13,7 @@ from sqlalchemy import event, insert
 
 from console.site_of import SCRIPT, Site, a_backfill
 from rekappa.cli.main import main
-from rekappa.console.observed import Answer
+from rekappa.console.observed import Observation
 from rekappa.expect import CodeChange
 from rekappa.store.address import Address
 from rekappa.store.database import Database
@@ -87,10 +87,10 @@ def test_script_in_anything_that_is_shown_stays_text(site: Site) -> None:
               "complete_until": {SCRIPT: "2026-11-01T12:00Z"}, "dead_letters": 1}  # fmt: skip
     now = datetime.now(UTC)
     site.known.answers = {
-        ("archive", "dead"): Answer([letter], now, SCRIPT),
-        ("archive", "status"): Answer([status], now, SCRIPT),
-        ("archive", "overview"): Answer(overview(SCRIPT), now),
-        ("config",): Answer({"queries": [{"job": SCRIPT, "sink": "totals", "sources": ["clicks"]}]}, now),
+        ("archive", "dead"): Observation([letter], now, SCRIPT),
+        ("archive", "status"): Observation([status], now, SCRIPT),
+        ("archive", "overview"): Observation(overview(SCRIPT), now),
+        ("config",): Observation({"queries": [{"job": SCRIPT, "sink": "totals", "sources": ["clicks"]}]}, now),
     }
     olga = site.logged_in("olga")
     seen = 0
@@ -195,7 +195,7 @@ def test_a_run_is_shown_as_it_goes_and_the_stream_ends_with_it(site: Site) -> No
 
 
 def test_the_backfill_page_draws_the_archive_and_says_what_the_window_holds(site: Site) -> None:
-    site.known.answers[("archive", "overview")] = Answer(overview(), datetime.now(UTC))
+    site.known.answers[("archive", "overview")] = Observation(overview(), datetime.now(UTC))
     published = a_backfill(site, publication={"state": "published"})
     olga = site.logged_in("olga")
     page = olga.get("/apps/shop/backfill").text

@@ -70,7 +70,8 @@ def console(
         raise click.BadParameter(str(error), param_hint="--alert-behind") from None
     serving, home, out = Serving(host, port, certificate, key, behind_proxy, bounds), Home.locate(), output(as_json)
     if dry_run:
-        require_safe(serving, Desk.open(home))
+        desk = Desk.found(home)
+        require_safe(serving, desk.people() if desk else [])
         out.record({"would_listen": f"{host}:{port}", "folder": Path.cwd(), "project": home.root})
         return
 

@@ -81,5 +81,6 @@ def list_users(as_json: bool) -> None:
     """Show who may log in."""
     from rekappa.store.desk import Desk
 
-    found = Desk.open(Home.locate()).people()
+    desk = Desk.found(Home.locate())
+    found = desk.people() if desk else []
     output(as_json).table("Users", ["name", "role", "since"], [(one.name, one.role, one.created) for one in found])

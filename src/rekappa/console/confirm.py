@@ -7,14 +7,14 @@ from fastapi.responses import JSONResponse, RedirectResponse, Response
 
 from rekappa.console.context import core_of, page
 from rekappa.console.guard import FORM_KEY, Form
-from rekappa.operations.changes import Change, begin
+from rekappa.operations.changes import AskedChange, begin
 from rekappa.shown import plain
 
 SURE = "sure"
 
 
 def confirmed(
-    request: Request, form: Form, change: Change, onward: str | None = None, *, asked: bool = False
+    request: Request, form: Form, change: AskedChange, onward: str | None = None, *, asked: bool = False
 ) -> Response:
     """Start the change if the form says yes, or if the page showed already what it does; else ask.
 

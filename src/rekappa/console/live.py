@@ -16,7 +16,7 @@ QUIET = 15
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class Fragment:
     """A piece of HTML. `over`: it will not change any more. `go`: where to look instead."""
 
     html: str
@@ -24,7 +24,7 @@ class Part:
     go: str | None = None
 
 
-def live(request: Request, part: Callable[[], Part]) -> Response:
+def live(request: Request, part: Callable[[], Fragment]) -> Response:
     """The part as a stream; asked for without a stream, as it is now."""
     if "text/event-stream" not in request.headers.get("accept", ""):
         return Response(part().html, media_type="text/html")
@@ -32,7 +32,7 @@ def live(request: Request, part: Callable[[], Part]) -> Response:
     return StreamingResponse(_events(request, part), media_type="text/event-stream", headers=headers)
 
 
-async def _events(request: Request, part: Callable[[], Part]) -> AsyncIterator[str]:
+async def _events(request: Request, part: Callable[[], Fragment]) -> AsyncIterator[str]:
     last, quiet = None, 0
     stopping: asyncio.Event = request.app.state.stopping
     while not stopping.is_set() and not await request.is_disconnected():

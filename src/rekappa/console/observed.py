@@ -28,7 +28,7 @@ AT_ONCE = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class Observation:
     """`value` is what the command printed; None if it has not answered yet. `going`: it is asked again just now."""
 
     value: Any = None
@@ -46,7 +46,7 @@ class Observed:
         self._children: set[subprocess.Popen[str]] = set()
         self._closed = False
 
-    def ask(self, *words: str, version: str = "", fresh: timedelta = FRESH) -> Answer:
+    def ask(self, *words: str, version: str = "", fresh: timedelta = FRESH) -> Observation:
         """The newest answer, at once. `version` names what the answer depends on: another one has other answers."""
         key = hashlib.sha256("\0".join((version, *words)).encode()).hexdigest()[:24]
         known = self._read(key)
@@ -55,7 +55,7 @@ class Observed:
                 if key not in self._asked and not self._closed:
                     self._asked.add(key)
                     self._pool.submit(self._refresh, key, words)
-        return Answer(known.value, known.at, known.error, going=key in self._asked)
+        return Observation(known.value, known.at, known.error, going=key in self._asked)
 
     def close(self) -> None:
         """End what is under way; nothing is asked any more."""
@@ -68,12 +68,12 @@ class Observed:
     def _file(self, key: str) -> Path:
         return self._home.root / "console" / f"{key}.json"
 
-    def _read(self, key: str) -> Answer:
+    def _read(self, key: str) -> Observation:
         try:
             told = json.loads(self._file(key).read_text("utf-8"))
-            return Answer(told["value"], datetime.fromisoformat(told["at"]), told["error"])
+            return Observation(told["value"], datetime.fromisoformat(told["at"]), told["error"])
         except (OSError, ValueError, KeyError):
-            return Answer()
+            return Observation()
 
     def _refresh(self, key: str, words: tuple[str, ...]) -> None:
         try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipaddress
 import os
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from rekappa.errors import ConfigError, SetupError
 from rekappa.home import Home
 from rekappa.operations.logins import new_token
 from rekappa.store.desk import Desk
+from rekappa.store.people import Person
 from rekappa.tasks.start import this_person
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
@@ -47,12 +49,12 @@ class Serving:
             return False
 
 
-def require_safe(serving: Serving, desk: Desk) -> None:
+def require_safe(serving: Serving, people: Sequence[Person]) -> None:
     """Refuse to listen where strangers are without a login and without TLS."""
     if serving.loopback and not serving.proxied:
         return
     where = "behind a proxy" if serving.proxied else f"on {serving.host}"
-    if not desk.people():
+    if not people:
         raise ConfigError(
             f"Cannot listen {where}: no login is set up", hint="Set one up: rekappa users add NAME --role operator"
         )
@@ -85,7 +87,7 @@ def serve(home: Home, folder: Path, serving: Serving, on_start: Any = None) -> N
         raise SetupError(
             "Cannot serve the console: its packages are not installed", hint="pip install 'rekappa[console]'"
         ) from None
-    require_safe(serving, Desk.open(home))
+    require_safe(serving, Desk.open(home).people())
     console = made_console(home, folder, serving)
     address = os.environ.get(WEBHOOK)
     watcher = Watcher(lambda now: look(console, now), webhook(address), serving.bounds) if address else None

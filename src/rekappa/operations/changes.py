@@ -21,7 +21,7 @@ from rekappa.tasks.start import start_task
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class AskedChange:
     """`what` is its name in the audit trail; one that is empty changes nothing, and is not written there."""
 
     what: str
@@ -34,7 +34,7 @@ class Change:
     grave: bool = False
 
 
-def begin(core: Core, change: Change) -> Task:
+def begin(core: Core, change: AskedChange) -> Task:
     """Start the command of a change."""
     return start_task(
         core.home,
@@ -53,17 +53,17 @@ def sets(overrides: Sequence[str]) -> tuple[str, ...]:
     return tuple(f"--set={one}" for one in overrides)
 
 
-def live_change(core: Core, app: str, *, fresh: bool = False) -> Change:
+def live_change(core: Core, app: str, *, fresh: bool = False) -> AskedChange:
     """`rekappa start APP`."""
     loaded = core.loaded(app)
     read = ", ".join(f"{name} from {source.selected}" for name, source in loaded.config.sources.items())
     words = ("run", str(loaded.folder), *(("--fresh",) if fresh else ()), *sets(loaded.overrides), "--json")
     begins = "A new run begins with empty state." if fresh else "It goes on where the last live run stopped, if any."
     tells = (f"Reads {read}; writes {', '.join(loaded.config.sinks)}.", begins, _AGAIN)
-    return Change("start", f"Start {app} live", words, tells, app, kept=True, grave=fresh)
+    return AskedChange("start", f"Start {app} live", words, tells, app, kept=True, grave=fresh)
 
 
-def restart_change(core: Core, app: str) -> Change:
+def restart_change(core: Core, app: str) -> AskedChange:
     """`rekappa start APP --restart`."""
     change = live_change(core, app)
     words = ("start", str(core.loaded(app).folder), "--restart", "--json")
@@ -71,33 +71,35 @@ def restart_change(core: Core, app: str) -> Change:
         "The live run stops after its current batch, and is started again with the code as it is now.",
         *change.tells,
     )
-    return Change("restart", f"Restart {app} live", words, tells, app)
+    return AskedChange("restart", f"Restart {app} live", words, tells, app)
 
 
-def router_change(core: Core, app: str) -> Change:
+def router_change(core: Core, app: str) -> AskedChange:
     """`rekappa start APP --archive`."""
     loaded = core.loaded(app)
     words = ("archive", "run", str(loaded.folder), *sets(loaded.overrides), "--json")
     tells = ("Copies the app's topics into its archive tables until it is stopped.", _AGAIN)
-    return Change("start archive", f"Start the router of {app}", words, tells, app, kept=True)
+    return AskedChange("start archive", f"Start the router of {app}", words, tells, app, kept=True)
 
 
 _AGAIN = "It runs detached, and is started again when it fails."
 
 
-def archive_change(core: Core, app: str, verb: str) -> Change:
+def archive_change(core: Core, app: str, verb: str) -> AskedChange:
     """`rekappa archive verify|compact APP`."""
     loaded = core.loaded(app)
     words = ("archive", verb, str(loaded.folder), *sets(loaded.overrides), "--json")
     if verb == "verify":
-        return Change("", f"Verify the archive of {app}", words, ("Reads every offset once; changes nothing.",), app)
+        return AskedChange(
+            "", f"Verify the archive of {app}", words, ("Reads every offset once; changes nothing.",), app
+        )
     if verb != "compact":
         raise RunError(f"Cannot do {verb!r} with an archive")
     tells = ("Merges small files, hour by hour. Events stay as they are; a running router is not disturbed.",)
-    return Change("compact", f"Compact the archive of {app}", words, tells, app)
+    return AskedChange("compact", f"Compact the archive of {app}", words, tells, app)
 
 
-def run_change(run: Run, verb: str) -> Change:
+def run_change(run: Run, verb: str) -> AskedChange:
     """What may be asked of one run: stop, pause, resume, cancel. Refused at once where the command would be."""
     words = (verb, run.id, "--json")
     tells: tuple[str, ...] = ()
@@ -124,12 +126,12 @@ def run_change(run: Run, verb: str) -> Change:
     else:
         raise RunError(f"Cannot {verb} a run")
     title = f"{verb.capitalize()} {run.id}"
-    return Change(verb, title, words, tells, run.app, run.id, grave=verb == "cancel")
+    return AskedChange(verb, title, words, tells, run.app, run.id, grave=verb == "cancel")
 
 
 def validate_change(
     run: Run, *, expect: Sequence[str] = (), late: str | None = None, final_only: bool = False
-) -> Change:
+) -> AskedChange:
     """`rekappa validate RUN`."""
     told = [f"--expect={one}" for one in expect]
     told += [f"--late={late}"] if late else []
@@ -138,30 +140,30 @@ def validate_change(
         "Compares staging with production, key by key; production's own code is replayed to tell why they differ.",
         "Changes nothing in production. The verdict is kept with the run.",
     )
-    return Change("validate", f"Validate {run.id}", ("validate", run.id, *told, "--json"), tells, run.app, run.id)
+    return AskedChange("validate", f"Validate {run.id}", ("validate", run.id, *told, "--json"), tells, run.app, run.id)
 
 
-def effect_change(run: Run, *, accept: bool, unvalidated: bool = False, force: bool = False) -> Change:
+def effect_change(run: Run, *, accept: bool, unvalidated: bool = False, force: bool = False) -> AskedChange:
     """`rekappa publish RUN --dry-run`: what publishing would do."""
     words = ("publish", run.id, "--dry-run", *_publish_flags(accept, unvalidated, force), "--json")
-    return Change("", f"Effect of publishing {run.id}", words, (), run.app, run.id)
+    return AskedChange("", f"Effect of publishing {run.id}", words, (), run.app, run.id)
 
 
-def publish_change(run: Run, *, accept: bool, unvalidated: bool = False, force: bool = False) -> Change:
+def publish_change(run: Run, *, accept: bool, unvalidated: bool = False, force: bool = False) -> AskedChange:
     """`rekappa publish RUN`."""
     words = ("publish", run.id, "--yes", *_publish_flags(accept, unvalidated, force), "--json")
     tells = (
         "Replaces the window in production with what is staged: one atomic commit per table.",
         "Undo brings the window back as it was.",
     )
-    return Change("publish", f"Publish {run.id}", words, tells, run.app, run.id, grave=True)
+    return AskedChange("publish", f"Publish {run.id}", words, tells, run.app, run.id, grave=True)
 
 
-def undo_change(run: Run, *, force: bool = False) -> Change:
+def undo_change(run: Run, *, force: bool = False) -> AskedChange:
     """`rekappa undo RUN`."""
     words = ("undo", run.id, "--yes", *(("--force",) if force else ()), "--json")
     tells = ("Brings the window back in production as it was before. What was appended elsewhere since then stays.",)
-    return Change("undo", f"Undo {run.id}", words, tells, run.app, run.id, grave=True)
+    return AskedChange("undo", f"Undo {run.id}", words, tells, run.app, run.id, grave=True)
 
 
 def _publish_flags(accept: bool, unvalidated: bool, force: bool) -> tuple[str, ...]:

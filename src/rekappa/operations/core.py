@@ -61,7 +61,8 @@ class Core:
         return one.loaded
 
     def overrides(self, app: str) -> tuple[str, ...]:
-        return tuple(one.text for one in self.desk().overrides(app))
+        desk = Desk.found(self.home)
+        return tuple(one.text for one in desk.overrides(app)) if desk else ()
 
     def _files(self) -> Iterator[Path]:
         for pattern in (FILE, f"*/{FILE}", f"examples/*/{FILE}"):

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from rekappa.errors import PlanError
-from rekappa.operations.changes import Change, sets
+from rekappa.operations.changes import AskedChange, sets
 from rekappa.operations.core import Core
 from rekappa.timeline import Window, format_instant, parse_duration
 
@@ -62,18 +62,18 @@ def _margin(name: str, value: str) -> str:
     return value
 
 
-def plan_change(core: Core, app: str, form: WindowForm) -> Change:
+def plan_change(core: Core, app: str, form: WindowForm) -> AskedChange:
     """`rekappa plan APP`: changes nothing."""
-    return Change("", f"Plan of {app}", _command(core, "plan", app, form), (), app)
+    return AskedChange("", f"Plan of {app}", _command(core, "plan", app, form), (), app)
 
 
-def backfill_change(core: Core, app: str, form: WindowForm) -> Change:
+def backfill_change(core: Core, app: str, form: WindowForm) -> AskedChange:
     """`rekappa backfill APP`."""
     tells = (
         f"Replays {form.window} from the archive into staging, beside the live job.",
         "Production is not touched: that is `publish`, after `validate`.",
     )
-    return Change("backfill", f"Backfill {app}", _command(core, "backfill", app, form), tells, app)
+    return AskedChange("backfill", f"Backfill {app}", _command(core, "backfill", app, form), tells, app)
 
 
 def _command(core: Core, verb: str, app: str, form: WindowForm) -> tuple[str, ...]:

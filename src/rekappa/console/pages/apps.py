@@ -12,8 +12,8 @@ from rekappa.console.confirm import SURE, confirmed
 from rekappa.console.context import Console, console_of, core_of, page
 from rekappa.console.flow import flow, neighbours
 from rekappa.console.guard import FORM_KEY, form_of
-from rekappa.console.observed import FOR_EVER, Answer
-from rekappa.operations.changes import Change, live_change, restart_change, router_change, sets
+from rekappa.console.observed import FOR_EVER, Observation
+from rekappa.operations.changes import AskedChange, live_change, restart_change, router_change, sets
 from rekappa.operations.core import Core, FoundApp
 from rekappa.operations.overrides import drop_override, keep_override
 from rekappa.store.record import Kind, Run
@@ -95,7 +95,7 @@ async def override(request: Request, name: str) -> Response:
         told = "rekappa.yaml's value counts again" if back else f"it will be {value!r}"
         words = ("config", name, "--forget", key) if back else ("config", name, "--keep", f"{key}={value}")
         tells = (f"{key} is {now!r}; for the next runs {told}.", "What runs now is not changed.")
-        change = Change("override", f"Override {key}", words, tells, name)
+        change = AskedChange("override", f"Override {key}", words, tells, name)
         return page(request, "confirm.html", change=change, fields=form.rest(FORM_KEY, SURE), back=f"/apps/{name}")
     if back:
         drop_override(core, name, key)
@@ -111,10 +111,10 @@ def lag_of(live: Run | None) -> int | None:
     return sum(int(one.get("lag") or 0) for one in live.progress.get("queries") or ())
 
 
-def archive_status(console: Console, app: FoundApp) -> Answer:
+def archive_status(console: Console, app: FoundApp) -> Observation:
     """What `rekappa archive status` said last."""
     if app.loaded is None:
-        return Answer()
+        return Observation()
     return console.observed.ask("archive", "status", str(app.folder), *sets(app.loaded.overrides))
 
 

@@ -14,8 +14,8 @@ from rekappa.console.confirm import confirmed
 from rekappa.console.context import console_of, core_of, fragment, page
 from rekappa.console.draw import bars, stretch
 from rekappa.console.guard import Form, form_of, session
-from rekappa.console.live import Part, live
-from rekappa.console.observed import Answer
+from rekappa.console.live import Fragment, live
+from rekappa.console.observed import Observation
 from rekappa.console.pages.apps import known_regions
 from rekappa.errors import RekappaError
 from rekappa.operations.changes import begin, sets
@@ -94,11 +94,11 @@ def live_plan(request: Request, task_id: str) -> Response:
     return live(request, lambda: _plan(request, task_id))
 
 
-def _plan(request: Request, task_id: str) -> Part:
+def _plan(request: Request, task_id: str) -> Fragment:
     home = console_of(request).home
     made = task(home, task_id)
     told = answer(home, task_id) if not made.state.going else None
-    return Part(fragment(request, "_plan.html", task=made, plan=told), over=not made.state.going)
+    return Fragment(fragment(request, "_plan.html", task=made, plan=told), over=not made.state.going)
 
 
 @router.post("/apps/{name}/backfill")
@@ -122,7 +122,7 @@ def estimate(request: Request, name: str) -> Response:
     return Response(html, media_type="text/html")
 
 
-def overview(request: Request, core: Core, name: str) -> Answer:
+def overview(request: Request, core: Core, name: str) -> Observation:
     """What `rekappa archive overview` said last."""
     loaded = core.loaded(name)
     return console_of(request).observed.ask("archive", "overview", str(loaded.folder), *sets(loaded.overrides))
@@ -132,7 +132,7 @@ def _window_of(one: Mapping[str, Any]) -> Window | None:
     return Window.parse(one["start"], one["end"]) if one.get("start") else None
 
 
-def _shown(seen: Answer) -> Window | None:
+def _shown(seen: Observation) -> Window | None:
     """The time that all sources together cover."""
     found = [window for one in seen.value or () if (window := _window_of(one))]
     return Window(min(one.start for one in found), max(one.end for one in found)) if found else None
@@ -144,7 +144,7 @@ def _suggested(shown: Window | None) -> tuple[str, str]:
     return format_instant(end - timedelta(hours=1)), format_instant(end)
 
 
-def pictures(core: Core, name: str, seen: Answer, start: str, end: str) -> list[tuple[str, Markup]]:
+def pictures(core: Core, name: str, seen: Observation, start: str, end: str) -> list[tuple[str, Markup]]:
     """One picture for each source, all over the same time: rows, what is not complete, publications, the window."""
     whole = _shown(seen)
     if whole is None:
@@ -192,7 +192,7 @@ def _over(cells: Sequence[int], own: Window, whole: Window, columns: int = 240) 
     return found
 
 
-def rows_within(seen: Answer, window: Window, regions: Sequence[str] = ()) -> list[dict[str, Any]]:
+def rows_within(seen: Observation, window: Window, regions: Sequence[str] = ()) -> list[dict[str, Any]]:
     """About how many rows and bytes of each source were ingested in the window, and whether it is complete."""
     found = []
     for one in seen.value or ():

@@ -13,7 +13,7 @@ from markupsafe import Markup
 from rekappa.console.confirm import confirmed
 from rekappa.console.context import core_of, fragment, page
 from rekappa.console.guard import Form, form_of
-from rekappa.console.live import Part, live
+from rekappa.console.live import Fragment, live
 from rekappa.errors import PublishError
 from rekappa.operations.changes import begin, effect_change, publish_change, undo_change, validate_change
 from rekappa.operations.core import Core
@@ -41,7 +41,7 @@ def live_validation(request: Request, run_id: str) -> Response:
     return live(request, lambda: _validation(request, core, run_id))
 
 
-def _validation(request: Request, core: Core, run_id: str) -> Part:
+def _validation(request: Request, core: Core, run_id: str) -> Fragment:
     run = core.store().run(run_id)
     asked = [one for one in tasks(core.home, run=run.id, limit=30) if one.words[0] == "validate"][:1]
     going = any(one.state.going for one in asked)
@@ -55,7 +55,7 @@ def _validation(request: Request, core: Core, run_id: str) -> Part:
         tasks=asked,
         controls=core.store().controls(run),
     )
-    return Part(html, over=not going)
+    return Fragment(html, over=not going)
 
 
 def _expectations(run: Run) -> dict[str, Any]:
@@ -100,7 +100,7 @@ def live_publication(request: Request, run_id: str) -> Response:
     return live(request, lambda: _publication(request, core, run_id))
 
 
-def _publication(request: Request, core: Core, run_id: str) -> Part:
+def _publication(request: Request, core: Core, run_id: str) -> Fragment:
     run = core.store().run(run_id)
     asked = [one for one in tasks(core.home, run=run.id, limit=30) if one.words[0] in ("publish", "undo")]
     under_way = next((one for one in asked if one.state.going), None)
@@ -117,7 +117,7 @@ def _publication(request: Request, core: Core, run_id: str) -> Part:
         under_way=under_way,
         last=asked[0] if asked else None,
     )
-    return Part(html, over=under_way is None)
+    return Fragment(html, over=under_way is None)
 
 
 def shown_effect(core: Core, run: Run, asked: list[Task]) -> ShownEffect | None:

@@ -15,7 +15,7 @@ from rekappa.console.confirm import confirmed
 from rekappa.console.context import asked, core_of, fragment, page
 from rekappa.console.draw import Line, lines
 from rekappa.console.guard import form_of
-from rekappa.console.live import Part, live
+from rekappa.console.live import Fragment, live
 from rekappa.errors import RunError
 from rekappa.operations.changes import run_change
 from rekappa.operations.core import Core
@@ -83,7 +83,7 @@ async def change_run(request: Request, run_id: str, verb: str) -> Response:
     return confirmed(request, await form_of(request), run_change(run, verb), f"/runs/{run.id}")
 
 
-def _part(request: Request, core: Core, run_id: str) -> Part:
+def _part(request: Request, core: Core, run_id: str) -> Fragment:
     run = core.store().run(run_id)
     started = tasks(core.home, run=run.id, limit=10)
     logs = [core.home.logs / name for name in run.logs[-1:]]
@@ -99,7 +99,7 @@ def _part(request: Request, core: Core, run_id: str) -> Part:
         tasks=started,
         verbs=_allowed(run),
     )
-    return Part(html, over=not run.state.going and not any(one.state.going for one in started))
+    return Fragment(html, over=not run.state.going and not any(one.state.going for one in started))
 
 
 def _allowed(run: Run) -> list[str]:

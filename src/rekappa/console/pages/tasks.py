@@ -8,8 +8,8 @@ from fastapi.responses import Response
 from rekappa.console.confirm import confirmed
 from rekappa.console.context import console_of, core_of, fragment, page
 from rekappa.console.guard import form_of
-from rekappa.console.live import Part, live
-from rekappa.operations.changes import Change
+from rekappa.console.live import Fragment, live
+from rekappa.operations.changes import AskedChange
 from rekappa.tasks.files import answer, log_file, tail
 from rekappa.tasks.start import task, tasks
 
@@ -31,7 +31,7 @@ def live_task(request: Request, task_id: str) -> Response:
     return live(request, lambda: _part(request, task_id))
 
 
-def _part(request: Request, task_id: str) -> Part:
+def _part(request: Request, task_id: str) -> Fragment:
     home = console_of(request).home
     found = task(home, task_id)
     html = fragment(
@@ -42,14 +42,16 @@ def _part(request: Request, task_id: str) -> Part:
         answer=answer(home, task_id) if not found.state.going else None,
     )
     follow = found.words[0] in ("backfill", "run") and found.run is not None and found.state.going
-    return Part(html, over=not found.state.going, go=f"/runs/{found.run}" if follow else None)
+    return Fragment(html, over=not found.state.going, go=f"/runs/{found.run}" if follow else None)
 
 
 @router.post("/tasks/{task_id}/stop")
 async def stop(request: Request, task_id: str) -> Response:
     found = task(console_of(request).home, task_id)
     tells = (f"`{found.command}` is asked to end. A live run ends after its current batch.",)
-    change = Change("stop job", f"Stop {task_id}", ("jobs", task_id, "--stop", "--json"), tells, found.app, found.run)
+    change = AskedChange(
+        "stop job", f"Stop {task_id}", ("jobs", task_id, "--stop", "--json"), tells, found.app, found.run
+    )
     return confirmed(request, await form_of(request), change, f"/tasks/{task_id}")
 
 
