@@ -51,7 +51,7 @@ def fill(folder: Path) -> Home:
     shutil.copytree(Path(rekappa.demo.__file__).parent / "project", folder / "plays")
     home.made().logs.mkdir()
     store, desk, app = RunStore.open(home), Desk.open(home), str(folder / "plays")
-    spec = {
+    spec: dict[str, Any] = {
         "start": format_instant(WINDOW.start),
         "end": format_instant(WINDOW.end),
         "mode": "auto",
