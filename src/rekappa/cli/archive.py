@@ -132,13 +132,13 @@ def lookup(
         rows = [(one, kept.type, kept_table(loaded.config, one, kept), str(kept.every)) for one, kept in found.items()]
         out.table("Would keep", ["lookup", "type", "versions", "every"], rows)
         return
-    from rekappa.lookups.keeper import Keeper
+    from rekappa.lookups.keeper import VersionKeeper
     from rekappa.runs.signals import stopping_on_signals
     from rekappa.spark.session import open_session
 
     with stopping_on_signals() as stop:
         spark = open_session(loaded.config, "archive", home)
-        keeper = Keeper(spark, loaded, home, found, began)
+        keeper = VersionKeeper(spark, loaded, home, found, began)
         looks = keeper.run(stop, once=once, tell=lambda text: click.echo(text, err=True))
     spark.stop()
     out.table(

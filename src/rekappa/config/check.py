@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path as FilePath
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from rekappa.config.lookups import ChangesLookup, IcebergLookup, Kept
+from rekappa.config.lookups import ChangesLookup, IcebergLookup, KeptVersions
 from rekappa.config.model import (
     AppConfig,
     HiveCandidate,
@@ -227,7 +227,7 @@ def _tables(config: AppConfig) -> Iterator[Finding]:
     for name, lookup in config.lookups.items():
         if isinstance(lookup, IcebergLookup):
             tables.append((("lookups", name, "table"), lookup.table))
-        if isinstance(lookup, Kept) and lookup.versions is not None:
+        if isinstance(lookup, KeptVersions) and lookup.versions is not None:
             tables.append((("lookups", name, "versions"), lookup.versions))
     if config.archive.dead_letters is not None:
         tables.append((("archive", "dead_letters"), config.archive.dead_letters))

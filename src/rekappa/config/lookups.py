@@ -16,7 +16,7 @@ class LookupBase(Model):
     key: Names = Field(min_length=1)
 
 
-class Kept(LookupBase):
+class KeptVersions(LookupBase):
     """A table that does not say since when its rows hold: rekappa keeps its versions, each from when it was seen.
 
     `versions` is the Iceberg table that holds them, `every` how often `rekappa archive lookup` looks, `lead` how long
@@ -28,7 +28,7 @@ class Kept(LookupBase):
     lead: Duration = Field(default=timedelta(seconds=30), gt=timedelta())
 
 
-class IcebergLookup(Kept):
+class IcebergLookup(KeptVersions):
     """An Iceberg table. With `valid_from` it holds the versions itself, without it is one whose versions are kept."""
 
     type: Literal["iceberg"]
@@ -47,7 +47,7 @@ class IcebergLookup(Kept):
         return self
 
 
-class PostgresLookup(Kept):
+class PostgresLookup(KeptVersions):
     """A PostgreSQL table, whose versions are kept."""
 
     type: Literal["postgres"]

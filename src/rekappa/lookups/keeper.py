@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _LOOK = 0.2
 
 
-class Keeper:
+class VersionKeeper:
     """Keeps the versions of these lookups, each as often as it declares."""
 
     def __init__(
