@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from rekappa.cli.main import main
 from rekappa.config.model import Source
-from rekappa.errors import InputError, SourceError
+from rekappa.errors import ConfigError, InputError
 from rekappa.produce.encode import encoder
 from rekappa.produce.events import Checked, Reading, Shaper, check, require_sound
 from rekappa.produce.files import open_rows
@@ -107,7 +107,7 @@ def test_what_stands_twice_and_what_nobody_declared_is_told(tmp_path: Path) -> N
     lines = [f'{{"id": 1, "id": 2, {at}}}', f'{{"id": 1, "ID": 2, {at}}}', f'{{"id": 1, "amount": 1e400, {at}}}']
     (tmp_path / "a.jsonl").write_text("\n".join(lines))
     with pytest.raises(
-        InputError, match=r"(?s)line 1: has 'id' twice.*line 2: ID is column 'id' once.*line 3: .*1e400"
+        InputError, match=r"(?s)line 1: has 'id' twice.*line 2: ID is column 'id' once.*line 3: .*1E[+]400"
     ):
         read(tmp_path / "a.jsonl")
     pq.write_table(pa.Table.from_arrays([pa.array([1]), pa.array([2])], ["id", "id"]), tmp_path / "a.parquet")
@@ -137,10 +137,10 @@ def test_what_stands_twice_and_what_nobody_declared_is_told(tmp_path: Path) -> N
         ("a.csv", "id,at\n1,2\n", Reading("whn"), "Cannot find column 'whn' (--time)"),
         ("a.csv", "id,at\n1,2\n", Reading(key="who"), "Cannot find column 'who' (--key)"),
         ("a.csv", "x,y\n1,2\n", Reading("x"), "none of the source's columns"),
-        ("a.csv", 'id,at\n"1,2\n', Reading(), "unexpected end of data"),
+        ("a.csv", 'id,at\n"1,2\n', Reading(), "the row that begins in line 2 is no CSV"),
         ("a.parquet", "no parquet", Reading(), "Cannot read"),
         ("a.csv.gz", "not packed", Reading(), "Not a gzipped file"),
-        ("a.csv", b"id,at\n\xff,2\n", Reading(), "codec can't decode"),
+        ("a.csv", b"id,at\n\xff,2\n", Reading(), "byte 0xff in line 2 is no UTF-8"),
     ],
 )
 def test_files_that_cannot_be_used(
@@ -195,5 +195,5 @@ def test_the_command_refuses_before_it_touches_anything(shop: Path) -> None:
 
 
 def test_options_that_only_java_knows_are_told() -> None:
-    with pytest.raises(SourceError, match=r"Cannot use the cluster's options outside Spark: .*JAAS"):
+    with pytest.raises(ConfigError, match=r"Cannot use the options of the cluster at 127.0.0.1:1: .*JAAS"):
         topic_exists({"bootstrap.servers": "127.0.0.1:1", "sasl.jaas.config": "x"}, "t")

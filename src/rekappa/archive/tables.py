@@ -8,12 +8,15 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from rekappa.config.model import Archive, IcebergCandidate, KafkaCandidate, Source
+from rekappa.config.model import AppConfig, Archive, IcebergCandidate, KafkaCandidate, Source
 from rekappa.errors import ArchiveError, ConfigError
 from rekappa.home import Home
+from rekappa.iceberg.commits import load_table
+from rekappa.iceberg.upkeep import LASTING
 from rekappa.record import INGESTION, METADATA, METADATA_TYPE, OFFSET, PARTITION, REGION
 from rekappa.spark.names import quoted
 from rekappa.storage.location import Location
@@ -54,17 +57,22 @@ class Route:
         return home.checkpoint(self.app, "archive") / name
 
 
+def route_between(config: AppConfig, name: str, kafka: KafkaCandidate, table: str) -> Route:
+    """The way of a source's topic to its table."""
+    dead = config.archive.dead_letters or f"{config.default_catalog()}.{config.app.replace('-', '_')}.dead_letters"
+    topics = tuple(config.cluster(cluster).topic(kafka.topic) for cluster in kafka.cluster)
+    return Route(config.app, name, config.sources[name], kafka, topics, table, dead)
+
+
 def routes(loaded: Loaded, only: str | None = None) -> list[Route]:
     """Every source that has both a kafka and an iceberg candidate; `only` names one of them."""
     config = loaded.config
-    dead = config.archive.dead_letters or f"{config.default_catalog()}.{config.app.replace('-', '_')}.dead_letters"
     found = []
     for name, source in config.sources.items():
         kafka = next((c for c in source.candidates.values() if isinstance(c, KafkaCandidate)), None)
         iceberg = next((c for c in source.candidates.values() if isinstance(c, IcebergCandidate)), None)
         if kafka is not None and iceberg is not None and only in (None, name):
-            topics = tuple(config.cluster(cluster).topic(kafka.topic) for cluster in kafka.cluster)
-            found.append(Route(config.app, name, source, kafka, topics, iceberg.table, dead))
+            found.append(route_between(config, name, kafka, iceberg.table))
     if not found:
         if only is not None and only not in config.sources:
             hint = f"Sources of the app: {', '.join(config.sources)}."
@@ -94,6 +102,7 @@ def prepare_archive(spark: SparkSession, route: Route, payload: StructType, arch
     if not exists(spark, route.table):
         _create(spark, route.table, payload, archive)
         return payload
+    _looked_after(spark, route.table)
     present = {f.name: f for f in table_payload(spark, route.table).fields}
     folded = {name.lower(): name for name in present}
     missing: dict[str, DataType] = {}
@@ -145,14 +154,27 @@ def prepare_dead_letters(spark: SparkSession, table: str) -> None:
     """The table of what could not be decoded. `archived` is true where the event itself is in the archive and
     only a field that the schema does not declare could not be kept."""
     if exists(spark, table):
+        _looked_after(spark, table)
         return
     _namespace(spark, table)
+    properties = {"write.parquet.compression-codec": "zstd", "write.distribution-mode": "none", **LASTING}
     spark.sql(
         f"CREATE TABLE IF NOT EXISTS {quoted_table(table)} (source STRING, reason STRING, archived BOOLEAN, "
         f"value BINARY, {METADATA} {METADATA_TYPE}) USING iceberg PARTITIONED BY (days({INGESTION})) "
-        "TBLPROPERTIES ('write.parquet.compression-codec'='zstd', 'write.distribution-mode'='none', "
-        "'write.metadata.delete-after-commit.enabled'='true')"
+        f"TBLPROPERTIES ({_listed(properties)})"
     )
+
+
+def _listed(properties: Mapping[str, str]) -> str:
+    return ", ".join(f"'{key}'='{value}'" for key, value in properties.items())
+
+
+def _looked_after(spark: SparkSession, table: str) -> None:
+    """A table from before tables were looked after gets the rules of a new one; what somebody set stays."""
+    present = load_table(spark, quoted_table(table)).properties()
+    missing = {key: value for key, value in LASTING.items() if not present.containsKey(key)}
+    if missing:
+        spark.sql(f"ALTER TABLE {quoted_table(table)} SET TBLPROPERTIES ({_listed(missing)})")
 
 
 def _namespace(spark: SparkSession, table: str) -> None:
@@ -169,16 +191,14 @@ def _create(spark: SparkSession, table: str, payload: StructType, archive: Archi
         "write.parquet.compression-codec": "zstd",
         "write.parquet.row-group-size-bytes": str(ROW_GROUP_BYTES),
         "write.target-file-size-bytes": str(archive.target_file_size_mb * 1024 * 1024),
-        "write.metadata.delete-after-commit.enabled": "true",
-        "write.metadata.previous-versions-max": "100",
+        **LASTING,
         "write.metadata.metrics.default": "truncate(16)",
         **{f"write.metadata.metrics.column.{column}": "full" for column in (INGESTION, PARTITION, OFFSET, REGION)},
     }
     columns = ", ".join(ddl(field.name, field.dataType) for field in payload.fields)
-    listed = ", ".join(f"'{key}'='{value}'" for key, value in properties.items())
     spark.sql(
         f"CREATE TABLE IF NOT EXISTS {quoted_table(table)} ({columns}, {METADATA} {METADATA_TYPE}) USING iceberg "
-        f"PARTITIONED BY (hours({INGESTION}), {REGION}) TBLPROPERTIES ({listed})"
+        f"PARTITIONED BY (hours({INGESTION}), {REGION}) TBLPROPERTIES ({_listed(properties)})"
     )
     # Each task sorts what it read: files come out sorted without a shuffle.
     spark.sql(f"ALTER TABLE {quoted_table(table)} WRITE LOCALLY ORDERED BY {INGESTION}, {PARTITION}, {OFFSET}")

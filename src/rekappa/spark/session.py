@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from rekappa.config.model import AppConfig, Catalog, Option
+from rekappa.config.fields import Option
+from rekappa.config.model import AppConfig, Catalog
 from rekappa.home import Home, local_uri
 from rekappa.jvm.java import use_java
 from rekappa.masking import NAMES
