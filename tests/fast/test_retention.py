@@ -138,7 +138,9 @@ def test_a_backfill_pins_what_it_reads_and_is_compared_with_until_nobody_wants_i
 
 
 def test_spark_keeps_the_state_of_200_batches_of_a_live_run_unless_told_otherwise(tmp_path: Path) -> None:
-    config = "app: a\nsources: {e: {schema: at TIMESTAMP, event_time: at, candidates: {live: {type: kafka, topic: t}}}}\n"
+    config = (
+        "app: a\nsources: {e: {schema: at TIMESTAMP, event_time: at, candidates: {live: {type: kafka, topic: t}}}}\n"
+    )
     (tmp_path / "rekappa.yaml").write_text(config + 'sinks: {o: {type: "null"}}\n')
     key = "spark.sql.streaming.minBatchesToRetain"
     assert _retention(load(tmp_path)) == {key: "200"}
