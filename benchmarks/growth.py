@@ -1,8 +1,8 @@
 """What is left on disk by a router and a live run while nothing comes, and by a live sink that is written all the time.
 
 Time is simulated: the router notes completeness once a minute, here one note after the other (REKAPPA_BENCH_NOTES of
-them; a week has 10,080); the idle live run looks for events a hundred times as often as it would; the busy sink's snapshots
-last as long as a hundred of its commits take. Bytes and files are counted in quarters of the way.
+them; a week has 10,080); the idle live run looks for events a hundred times as often as it would; the busy sink's
+snapshots last as long as a hundred of its commits take. Bytes and files are counted in quarters of the way.
 """
 
 from __future__ import annotations
