@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 import traceback
@@ -43,6 +44,8 @@ COMMANDS: dict[str, Entry] = {
     "run": Entry("Apps", "rekappa.cli.run:run", "Run an app from its selected sources."),
     "runs": Entry("Apps", "rekappa.cli.runs:runs", "List runs; show one, and the code it ran."),
     "query": Entry("Apps", "rekappa.cli.query:query", "SQL over sinks, staging, archive and dead letters."),
+    "start": Entry("Apps", "rekappa.cli.jobs:start", "Run an app or its router detached, looked after."),
+    "jobs": Entry("Apps", "rekappa.cli.jobs:jobs", "List what runs detached; start anew what was lost."),
     "stop": Entry("Apps", "rekappa.cli.run:stop", "Stop a run after its current batch."),
     "produce": Entry("Apps", "rekappa.cli.produce:produce", "Send a file's rows as events, also of past times."),
     "manifest": Entry("Apps", "rekappa.cli.manifest:manifest", "Write what keeps an app running elsewhere."),
@@ -63,6 +66,8 @@ COMMANDS: dict[str, Entry] = {
     "checkpoints": Entry("Recover", "rekappa.cli.checkpoints:checkpoints", "What a live job can be restarted from."),
     "savepoint": Entry("Recover", "rekappa.cli.checkpoints:savepoint", "Keep such a point by name."),
     "rewind": Entry("Recover", "rekappa.cli.rewind:rewind", "Restart a live job from an earlier point."),
+    "console": Entry("Console", "rekappa.cli.console:console", "Every operation in a browser."),
+    "users": Entry("Console", "rekappa.cli.users:users", "Who may log in to the console, and as what."),
     "up": Entry("Stack", "rekappa.cli.stack:up", "Start the local Kafka broker and catalog."),
     "down": Entry("Stack", "rekappa.cli.stack:down", "Stop the local Kafka broker."),
     "status": Entry("Stack", "rekappa.cli.stack:status", "Show the local stack."),
@@ -220,6 +225,10 @@ def _write_log(error: Exception) -> Path | None:
 @click.version_option(__version__, "--version", prog_name="rekappa")
 def main() -> None:
     """Re-run a streaming app over any past window, prove the result, publish it."""
+    for stream in (sys.stdout, sys.stderr):
+        # What the terminal's encoding can't show is no reason to end a command.
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
 
 
 if __name__ == "__main__":
