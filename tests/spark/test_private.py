@@ -11,11 +11,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark.errors import AnalysisException
 from pyspark.sql.types import LongType, StructField, StructType
+from storage_contract import keeps_the_contract
 
 from rekappa.iceberg import private as iceberg
 from rekappa.iceberg.tasks import read_tasks
 from rekappa.spark import private
 from rekappa.spark.releases import check_versions
+from rekappa.storage.hadoop import HadoopFiles
+from rekappa.storage.location import Location
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -182,3 +185,7 @@ def test_iceberg(spark: SparkSession) -> None:
 )
 def test_statements_that_change_something(spark: SparkSession, sql: str, change: str | None) -> None:
     assert private.changes_something(spark, sql) == change
+
+
+def test_hadoops_own_file_systems_keep_the_contract(spark: SparkSession, tmp_path: Path) -> None:
+    keeps_the_contract(Location(HadoopFiles("file:"), str(tmp_path / "new")))
