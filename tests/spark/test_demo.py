@@ -55,7 +55,7 @@ def test_the_demo_proves_its_repair(told: Path) -> None:
 @pytest.mark.timeout(2400)
 @pytest.mark.skipif(chromium() is None, reason=HOW)
 def test_the_same_by_clicking(told: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Undo, switch a source, plan, backfill, watch, validate, publish, undo: each a process that the console started."""
+    """Undo, switch a source, plan, backfill, watch, validate, publish, undo: each a process of its own."""
     monkeypatch.delenv("REKAPPA_HOME", raising=False)
     home = Home(told / ".rekappa")
     store = RunStore.existing(home)
