@@ -95,6 +95,61 @@ def run(
 
 @archive.command()
 @click.argument("app")
+@click.option("--lookup", "name", metavar="NAME", help="Only this lookup.")
+@click.option("--once", is_flag=True, help="Look once, instead of until stopped.")
+@click.option(
+    "--since", metavar="TIME", help="When the rows of a first look began to hold; their own snapshots tell otherwise."
+)
+@set_option
+@json_option
+@dry_run_option
+def lookup(
+    app: str,
+    name: str | None,
+    once: bool,
+    since: str | None,
+    overrides: tuple[str, ...],
+    as_json: bool,
+    dry_run: bool,
+) -> None:
+    """Keep the versions of tables that APP looks up and that do not say since when their rows hold.
+
+    Looks at each as often as it declares (`every`) until stopped, and appends what changed to its table of versions.
+    One process at a time keeps a lookup.
+    """
+    from rekappa.config.load import load
+    from rekappa.lookups.keep import kept_lookups
+    from rekappa.lookups.versions import kept_table
+    from rekappa.timeline import parse_instant
+
+    loaded, home, out = load(app, overrides=overrides), Home.locate(), output(as_json)
+    found = kept_lookups(loaded.config, name)
+    try:
+        began = parse_instant(since) if since is not None else None
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="--since") from None
+    if dry_run or not found:
+        rows = [(one, kept.type, kept_table(loaded.config, one, kept), str(kept.every)) for one, kept in found.items()]
+        out.table("Would keep", ["lookup", "type", "versions", "every"], rows)
+        return
+    from rekappa.lookups.keeper import VersionKeeper
+    from rekappa.runs.signals import stopping_on_signals
+    from rekappa.spark.session import open_session
+
+    with stopping_on_signals() as stop:
+        spark = open_session(loaded.config, "archive", home)
+        keeper = VersionKeeper(spark, loaded, home, found, began)
+        looks = keeper.run(stop, once=once, tell=lambda text: click.echo(text, err=True))
+    spark.stop()
+    out.table(
+        "Kept",
+        ["lookup", "versions", "keys changed"],
+        [(one.lookup, one.table, one.changed) for one in looks],
+    )
+
+
+@archive.command()
+@click.argument("app")
 @source_option
 @click.option(
     "--older-than", default="1h", callback=_duration, help="Leave hours alone that ended later than this ago."

@@ -17,6 +17,7 @@ from rekappa.config.bind import Query, queries
 from rekappa.config.load import Loaded
 from rekappa.errors import AppError, LeaseLost, RunError, WorkFailed
 from rekappa.home import Home
+from rekappa.lookups.open import with_lookups
 from rekappa.replay.batches import Feed, record_batches
 from rekappa.runs.catch_up import Feeding, LiveRun, feedings, require_readable
 from rekappa.runs.code import code_of, record_live_start
@@ -195,7 +196,7 @@ def _start(
     built = []
     for job in live.app.jobs.values():
         own = [query for query in live.bound if query.job == job.name and feeding.takes(query)]
-        results = results_of(job, feeding.inputs(job)) if own else {}
+        results = results_of(with_lookups(spark, config, job), feeding.inputs(job)) if own else {}
         for query in own:
             rows, declared = feeding.query(query, results[query.output]), config.sinks[query.sink]
             require_made(rows.columns, query.sink, declared)
