@@ -78,7 +78,7 @@ def test_the_same_by_clicking(told: Path, monkeypatch: pytest.MonkeyPatch) -> No
         page.get_by_role("button", name="Take back").click()
         page.get_by_role("button", name="Yes").click()
 
-        page.get_by_role("link", name="Backfill").click()
+        page.get_by_role("link", name="Backfill", exact=True).click()
         page.fill("#start", format_instant(WINDOW.start))
         page.fill("#end", format_instant(WINDOW.end))
         page.get_by_role("button", name="Make the plan").click()
@@ -90,7 +90,7 @@ def test_the_same_by_clicking(told: Path, monkeypatch: pytest.MonkeyPatch) -> No
         assert run.id != first.id
         assert page.url.endswith(run.id), "it led from the task to the run"
 
-        page.get_by_role("link", name="Validate").click()
+        page.get_by_role("link", name="Validate", exact=True).click()
         page.get_by_label("Expected of plays").fill(EXPECTED)
         page.get_by_role("button", name="Validate").click()
         page.get_by_role("button", name="Yes").click()
