@@ -14,7 +14,7 @@ from bulky import DAY, WINDOW, M, make_app
 from rekappa.app import App
 from rekappa.config.bind import load_app
 from rekappa.config.load import Loaded
-from rekappa.errors import ArchiveError, PlanError, RekappaError, RunError
+from rekappa.errors import PlanError, RekappaError, RunError
 from rekappa.home import Home
 from rekappa.plan.chunks import plan_chunks
 from rekappa.plan.plan import Mode, Plan
@@ -153,7 +153,7 @@ def test_a_window_past_the_archive_is_refused_or_said_to_be_not_final(
     spark: SparkSession, loaded: Loaded, app: App, home: Home
 ) -> None:
     beyond = Window(WINDOW.start, DAY + timedelta(hours=7))
-    with pytest.raises(ArchiveError, match="complete up to 2026-11-01T06:00Z"):
+    with pytest.raises(PlanError, match="complete up to 2026-11-01T06:00Z"):
         make_plan(spark, loaded, app, home, BackfillRequest(beyond, jobs=("both",)))
     told = make_plan(spark, loaded, app, home, BackfillRequest(beyond, jobs=("both",), allow_incomplete=True))
     assert any("Incomplete" in note for note in told.jobs[0].warnings)
