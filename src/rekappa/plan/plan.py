@@ -20,7 +20,7 @@ from rekappa.plan.model import Slice
 from rekappa.plan.shape import Tolerance
 from rekappa.timeline import Window
 
-PLAN_VERSION = 5
+PLAN_VERSION = 6
 """The version that this rekappa writes and reads."""
 
 
@@ -82,7 +82,10 @@ class SourcePlan:
 
 @dataclass(frozen=True, slots=True)
 class JobPlan:
-    """One job's part: its mode, and then chunks (bulk) or slices (the other modes), never both.
+    """One job's part: its mode, and then chunks (bulk) or slices (the other modes).
+
+    A bulk job that is `by_slice` has both: one chunk, whose rows one batch job takes through its state in the order of
+    the slices.
 
     `finality` is None where the window is ingestion time: output is then final once it is read.
 
@@ -113,6 +116,7 @@ class JobPlan:
     finality: Finality | None = None
     vouched: bool = True
     state: str = ""
+    by_slice: bool = False
 
     @property
     def name(self) -> str:

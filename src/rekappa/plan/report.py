@@ -84,7 +84,8 @@ def _job(job: JobPlan, plan: Plan, width: int) -> JobReport:
         Fact("warm-up", format_duration(job.warm_up), job.warm_up_reason),
         Fact("drain", format_duration(job.drain), job.drain_reason),
         Fact("reads", str(job.reads), "ingestion time"),
-        Fact("chunks", count(len(job.chunks))) if job.mode is Mode.BULK else _slices(job),
+        *([Fact("chunks", count(len(job.chunks)))] if job.mode is Mode.BULK else []),
+        *([_slices(job)] if job.mode is not Mode.BULK or job.by_slice else []),
         *_estimate(job.estimate),
     ]
     return JobReport(

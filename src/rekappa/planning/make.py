@@ -22,7 +22,7 @@ from rekappa.home import Home
 from rekappa.plan.chunks import plan_chunks
 from rekappa.plan.finality import Finality
 from rekappa.plan.margins import Margins, derive, with_overrides
-from rekappa.plan.mode import IN_ORDER, Choice, choose
+from rekappa.plan.mode import IN_ORDER, Choice, by_slice, choose
 from rekappa.plan.ordered import MAX_ROWS, plan_slices, wide_span
 from rekappa.plan.plan import Chunk, Estimate, JobPlan, Mode, Plan
 from rekappa.plan.shape import Operation, Shape, Tolerance
@@ -58,6 +58,11 @@ class _Asked:
     shapes: tuple[Shape, ...]
     choice: Choice
     margins: Margins
+
+    @property
+    def by_slice(self) -> bool:
+        """Whether bulk goes slice by slice: its output then depends on the slices, as in the other modes."""
+        return self.choice.mode is Mode.BULK and any(by_slice(shape) for shape in self.shapes)
 
     @property
     def tolerances(self) -> dict[str, Mapping[str, Tolerance]]:
@@ -115,10 +120,11 @@ def _plan_job(
         return [scan_source(loaded, home, name, reads, request.regions, asked.columns[name]) for name in job.sources]
 
     inputs = scanned(asked.margins.reads(request.window))
-    if mode is not Mode.BULK and any(one.table is None for one in inputs):
+    sliced = mode is not Mode.BULK or asked.by_slice
+    if sliced and any(one.table is None for one in inputs):
         raise PlanError(
             f"Cannot replay job {job.name!r} in {mode} mode: a source of it is not an Iceberg table",
-            hint="Only bulk mode reads Hive tables.",
+            hint="Hive tables are read in bulk only, and not for jobs that depend on the order of events.",
         )
     if mode is not Mode.BULK and len({shape.event_time is not None for shape in asked.shapes}) > 1:
         raise PlanError(
@@ -148,6 +154,7 @@ def _plan_job(
         tolerances=asked.tolerances,
         vouched=margins.vouched and fit.complete,
         state=kind_of_state(asked.shapes),
+        by_slice=asked.by_slice,
         finality=_finality(asked, margins, archived_until(inputs, reads, request.regions)),
     )
     parts: tuple[JobPlan, ...]
@@ -201,11 +208,11 @@ def _fitted(
     spark: SparkSession, loaded: Loaded, home: Home, request: BackfillRequest, asked: _Asked, inputs: Sequence[Input]
 ) -> Fitted:
     """The margins after a look at the archive's clocks, and the outputs (one for each chunk) that they are for."""
-    bulk = asked.choice.mode is Mode.BULK
+    chunked = asked.choice.mode is Mode.BULK and not asked.by_slice
     splits = [split for one in inputs for split in one.splits]
 
     def outputs(margins: Margins) -> Sequence[Window]:
-        if not bulk:
+        if not chunked:
             return (request.window,)
         chunks = plan_chunks(splits, window=request.window, warm_up=margins.warm_up, drain=margins.drain)
         return [chunk.output for chunk in chunks]
@@ -276,7 +283,9 @@ def _cut(
     splits = [split for one in inputs for split in one.splits]
     if planned.mode is Mode.BULK:
         chunks = [Chunk(number, output, fit.margins.reads(output)) for number, output in enumerate(fit.outputs)]
-        return replace(planned, chunks=tuple(chunks))
+        planned = replace(planned, chunks=tuple(chunks))
+        if not planned.by_slice:
+            return planned
     bound = {one.plan.name: one.plan.max_misalignment for one in inputs}
     rows = request.slice_rows or MAX_ROWS
     strict = planned.mode is Mode.STRICT

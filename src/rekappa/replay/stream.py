@@ -135,7 +135,7 @@ def replay_stream(
     narrow = narrowed(schema, columns)
     scan = slice_scan(spark, plan, job, source, table, narrow)
     stream = private.stream_of(spark, ReplaySource(scan, plan, job, source, about_to), narrow)
-    return stream if narrow == schema else _widened(stream, narrow, schema)
+    return stream if narrow == schema else widened(stream, narrow, schema)
 
 
 def slice_scan(spark: SparkSession, plan: PlanFile, job: str, source: str, table: str, schema: StructType) -> SliceScan:
@@ -166,8 +166,9 @@ def _slice(offset: Any) -> int:
     return 0 if offset is None else int(json.loads(offset.json())[SLICE])
 
 
-def _widened(stream: DataFrame, narrow: StructType, schema: StructType) -> DataFrame:
-    """The whole record again, with typed nulls for what is not read; Spark drops them where nobody asks."""
+def widened(stream: DataFrame, narrow: StructType, schema: StructType, *besides: str) -> DataFrame:
+    """The whole record again, with typed nulls for what is not read; Spark drops them where nobody asks. Columns
+    `besides` the record's follow as they are."""
     from pyspark.sql import functions as F
 
     def column(field: Any) -> Any:
@@ -184,4 +185,4 @@ def _widened(stream: DataFrame, narrow: StructType, schema: StructType) -> DataF
         ]
         return F.when(F.col(METADATA).isNotNull(), F.struct(*parts)).alias(METADATA)
 
-    return stream.select(*(column(field) for field in schema.fields))
+    return stream.select(*(column(field) for field in schema.fields), *besides)
