@@ -34,7 +34,7 @@ def archive(spark: SparkSession, bare_config: AppConfig, home: Home) -> Archive:
 
 
 def every_kind(events: DataFrame) -> DataFrame:
-    """A value, a list and a map; timers that set the next one; a key that is computed; steps before and after."""
+    """A value, a list and a map; timers that set the next one; steps before and after."""
     from datetime import UTC, datetime
 
     from pyspark.sql import Row
@@ -89,7 +89,7 @@ def every_kind(events: DataFrame) -> DataFrame:
         "user", F.col("value").cast("int").alias("value"), "event_ts", (F.col("id") % 2).alias("shift")
     )
     timed = chosen.withWatermark("event_ts", "10 minutes").where("value < 90")
-    grouped = timed.groupBy("user", (F.col("value") % 2).alias("half"))
+    grouped = timed.groupBy("user", F.col("shift"))
     made = grouped.transformWithState(Every(), OUT, "Append", "EventTime")
     return made.where("number >= 0").select("user", F.upper("what").alias("what"), "number", "event_ts")
 

@@ -14,7 +14,6 @@ from rekappa.replay.custom.function import Applying
 from rekappa.replay.custom.handle import KeyHandle
 from rekappa.replay.custom.processor import Processing
 from rekappa.spark.names import quoted
-from rekappa.spark.plans.jvm import each, simple_name
 from rekappa.spark.private import analysed, frame_of, with_leaves
 
 if TYPE_CHECKING:
@@ -56,12 +55,11 @@ def by_key(
             base = base.observe(late, F.count_if(~on_time).alias(LATE))
         base = base.where(on_time)
     names = tuple(asked.frame.columns)
-    computed = _computed(asked) if asked.method == "transformWithState" else {}
-    columns = Columns(len(asked.keys), (*computed.values(), *names))
+    # A key is one of the row's own columns: Spark refuses others.
+    columns = Columns(len(asked.keys), names)
     keys = [f"key_{number}" for number in range(columns.keys)]
-    chosen = base.select(
-        *asked.keys, *(asked.keys[at] for at in computed), *(base[quoted(name)] for name in names), *MARKS
-    ).toDF(*keys, *_numbered("row", columns.names), *MARKS)
+    own = [base[quoted(name)] for name in names]
+    chosen = base.select(*asked.keys, *own, *MARKS).toDF(*keys, *_numbered("row", names), *MARKS)
     if asked.initial is not None:
         columns = Columns(columns.keys, columns.names, tuple(asked.initial[0].columns))
         chosen = _with_initial(chosen, asked.initial, keys, columns)
@@ -131,16 +129,6 @@ def _on_time(frame: DataFrame, event_time: str, marks: Trace) -> Column:
     late = F.expr(f"array({', '.join(f'{mark * 1000}L' for mark in marks.late)})")
     moment = micros_of(frame, event_time)
     return moment.isNull() | (moment > F.get(late, F.col(SLICE)))
-
-
-def _computed(asked: StateCall) -> dict[int, str]:
-    """The keys that are not plain columns, with their names: a Row has them before its own columns."""
-    found = {}
-    for at, key in enumerate(asked.keys):
-        expression = each(analysed(asked.frame.select(key)).projectList())[0]
-        if simple_name(expression) != "AttributeReference":
-            found[at] = str(expression.name())
-    return found
 
 
 def _with_initial(

@@ -33,13 +33,12 @@ def sliced_rows(
     job: Job,
     output: str,
     *,
-    close: bool = True,
     late: Observation | None = None,
 ) -> tuple[DataFrame, Trace]:
     """The rows of one output over the planned slices, with `BATCH`, and the watermarks they were made with.
 
-    With `close` two batches without rows follow, as in ordered mode: one to where all is settled, one past everything.
-    `late` will know how many rows were dropped as late, if any can be.
+    Two batches without rows follow the slices, as in ordered mode: one to where all is settled, one past everything. No
+    such follow production's own micro-batches. `late` will know how many rows were dropped as late, if any can be.
     """
     apart = taken_apart(spark, job, {name: source.schema for name, source in sources.items()})
     inputs = {}
@@ -50,7 +49,7 @@ def sliced_rows(
         inputs[name] = widened(rows, narrow, source.schema, *MARKS)
     recorded = [_millis(one.watermark) for one in planned.slices]
     settled = planned.finality.settled(planned.reads) if planned.finality is not None else None
-    closing = [_millis(settled), _millis(planned.reads.end + _EVER)] if close else []
+    closing = [_millis(settled), _millis(planned.reads.end + _EVER)] if recorded[:1] in ([], [None]) else []
     marks = watermarks(spark, apart, inputs, recorded, closing)
     cores = max(spark.sparkContext.defaultParallelism, 1)
     tasks = tasks_for(sum(source.rows for source in planned.sources), cores)
