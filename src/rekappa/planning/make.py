@@ -2,12 +2,13 @@
 
     plan = make_plan(spark, loaded, app, home, BackfillRequest(window))
 
-Reads no events, but for strict mode's look at offsets and exact mode's at sessions; changes nothing.
+Reads no events, but for strict mode's look at offsets, exact mode's at sessions, and a replay of what came before the
+window where custom state is alive when it begins; changes nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
@@ -36,6 +37,7 @@ from rekappa.planning.widths import chosen_span, production_width
 from rekappa.record import INGESTION, METADATA, record_ddl
 from rekappa.sources.open import named_source, open_batch, past_candidate
 from rekappa.spark.analysis import analyse
+from rekappa.spark.failures import read_failure
 from rekappa.spark.outputs import require_made
 from rekappa.store.runs import RunStore
 from rekappa.timeline import Window
@@ -114,11 +116,12 @@ def _plan_job(
 ) -> tuple[JobPlan, ...]:
     """The plan of one job: one part, or in exact mode one for each of its queries."""
     asked = _ask(spark, loaded, app, request, job)
-    mode = asked.choice.mode
+    mode, columns = asked.choice.mode, asked.columns
 
     def scanned(reads: Window) -> list[Input]:
-        return [scan_source(loaded, home, name, reads, request.regions, asked.columns[name]) for name in job.sources]
+        return [scan_source(loaded, home, name, reads, request.regions, columns[name]) for name in job.sources]
 
+    asked = replace(asked, margins=_with_measured_state(spark, loaded, request, asked, scanned))
     inputs = scanned(asked.margins.reads(request.window))
     sliced = mode is not Mode.BULK or asked.by_slice
     if sliced and any(one.table is None for one in inputs):
@@ -232,6 +235,53 @@ def _fitted(
     fit = fitted(asked.margins, [one for one in found if isinstance(one, Clock)], outputs, told)
     unknown = tuple(one for one in found if isinstance(one, str))
     return replace(fit, notes=(*fit.notes, *unknown), complete=fit.complete and not unknown)
+
+
+def _with_measured_state(
+    spark: SparkSession,
+    loaded: Loaded,
+    request: BackfillRequest,
+    asked: _Asked,
+    scanned: Callable[[Window], Sequence[Input]],
+) -> Margins:
+    """The margins with a warm-up as long as custom state lives, where one batch job can show that."""
+    custom = all(shape.has(Operation.CUSTOM) and by_slice(shape) for shape in asked.shapes)
+    found = scanned(request.window)
+    several = len({shape.output for shape in asked.shapes}) > 1
+    if (
+        not custom
+        or several
+        or request.warm_up is not None
+        or asked.choice.mode is Mode.EXACT
+        or any(one.table is None for one in found)
+    ):
+        return asked.margins
+    from pyspark.errors import PySparkException
+
+    from rekappa.planning.lives import with_measured_state
+    from rekappa.replay.archives import archive_source
+    from rekappa.replay.custom.run import Alive, Stretched, state_alive
+
+    bound = {one.plan.name: one.plan.max_misalignment for one in found}
+    span = request.slice_span or min(bound.values())
+    sources = {one.plan.name: archive_source(loaded, one.plan) for one in found}
+    snapshots = {one.plan.name: one.plan.snapshot for one in found}
+
+    def alive(stretch: Window) -> Alive:
+        # On the grid of slices that ends at the window: what is in a slice must not depend on where reading begins.
+        reads = Window(stretch.end - -(-stretch.length // span) * span, stretch.end)
+        splits = [split for one in scanned(reads) for split in one.splits]
+        slices = plan_slices(
+            splits, max_misalignment=bound, reads=reads, max_rows=request.slice_rows or MAX_ROWS, max_span=span,
+            regions=request.regions,
+        )  # fmt: skip
+        return state_alive(spark, sources, Stretched(slices, tuple(request.regions), snapshots), asked.job)
+
+    try:
+        return with_measured_state(asked.margins, request.window, alive)
+    except PySparkException as error:
+        note = f"How long custom state lives could not be measured: {read_failure(error).cause}"
+        return replace(asked.margins, notes=(*asked.margins.notes, note))
 
 
 def _with_whole_sessions(

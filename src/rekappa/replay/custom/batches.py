@@ -5,11 +5,13 @@ Rows stream through: of a key with a million events only the batch at hand is in
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import groupby
+from hashlib import sha256
+from itertools import groupby, islice
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from rekappa.replay.custom.drive import drive
 from rekappa.replay.custom.duplicates import first_rows
@@ -20,7 +22,10 @@ if TYPE_CHECKING:
 OUTPUT_ROWS = 10_000
 INITIAL = -1
 """The slice of the rows that are a key's initial state."""
+ALIVE = ("key", "state")
+"""The columns that tell which keys hold state, and which."""
 _NAN = float("nan")
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,12 +120,60 @@ def first_in_arrow(columns: Columns, event_time: int | None, marks: Sequence[int
     return run
 
 
+def alive_in_arrow(make: Make, columns: Columns, marks: Sequence[int]) -> Workers:
+    """For `mapInArrow`: which keys hold state after the last batch (`ALIVE`), and a digest of it."""
+
+    def run(batches: Iterable[Any]) -> Iterator[Any]:
+        import pyarrow as pa
+
+        for found in _batched(_alive(make(), _rows(batches, columns), marks), OUTPUT_ROWS):
+            yield pa.RecordBatch.from_pylist([dict(zip(ALIVE, one, strict=True)) for one in found])
+
+    return run
+
+
+def alive_in_pandas(make: Make, columns: Columns, marks: Sequence[int]) -> Workers:
+    """The same for `mapInPandas`."""
+
+    def run(frames: Iterable[Any]) -> Iterator[Any]:
+        import pandas as pd
+
+        for found in _batched(_alive(make(), _pieces(frames, columns), marks), OUTPUT_ROWS):
+            yield pd.DataFrame(found, columns=list(ALIVE))
+
+    return run
+
+
+def _alive(operator: Any, rows: Iterable[tuple[Any, int, Any]], marks: Sequence[int]) -> Iterator[tuple[str, str]]:
+    for key, given in _by_key(operator, rows, marks):
+        deque(given, maxlen=0)
+        held = operator.held
+        if held is not None:
+            yield repr(key), sha256(held.encode()).hexdigest()
+    operator.close()
+
+
+def _batched(values: Iterable[_T], size: int) -> Iterator[list[_T]]:
+    """Lists of at most `size` values."""
+    found = iter(values)
+    while part := list(islice(found, size)):
+        yield part
+
+
 def _driven(operator: Any, rows: Iterable[tuple[Any, int, Any]], marks: Sequence[int]) -> Iterator[tuple[int, Any]]:
-    """What all keys give, and in which batch. `rows` are (key, slice, row or piece of rows), sorted."""
+    """What all keys give, and in which batch."""
+    for _, given in _by_key(operator, rows, marks):
+        yield from given
+
+
+def _by_key(
+    operator: Any, rows: Iterable[tuple[Any, int, Any]], marks: Sequence[int]
+) -> Iterator[tuple[Any, Iterator[tuple[int, Any]]]]:
+    """Each key and what it gives. `rows` are (key, slice, row or piece of rows), sorted."""
     for key, of_key in groupby(rows, key=itemgetter(0)):
         operator.begin(key)
         runs = ((batch, map(itemgetter(2), run)) for batch, run in groupby(of_key, key=itemgetter(1)))
-        yield from drive(operator, _after_initial(operator, runs, marks), marks)
+        yield key, drive(operator, _after_initial(operator, runs, marks), marks)
 
 
 def _after_initial(

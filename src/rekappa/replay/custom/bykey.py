@@ -8,8 +8,18 @@ from typing import TYPE_CHECKING, Any
 
 from rekappa.errors import RunError
 from rekappa.plan.watermarks import Trace
-from rekappa.replay.custom.batches import BATCH, INITIAL, Columns, first_in_arrow, frames_in_pandas, rows_in_arrow
-from rekappa.replay.custom.capture import StateCall, parsed
+from rekappa.replay.custom.batches import (
+    ALIVE,
+    BATCH,
+    INITIAL,
+    Columns,
+    alive_in_arrow,
+    alive_in_pandas,
+    first_in_arrow,
+    frames_in_pandas,
+    rows_in_arrow,
+)
+from rekappa.replay.custom.capture import DEDUP, StateCall, parsed
 from rekappa.replay.custom.function import Applying
 from rekappa.replay.custom.handle import KeyHandle
 from rekappa.replay.custom.processor import Processing
@@ -35,10 +45,13 @@ def by_key(
     marks: Trace,
     tasks: int,
     late: Observation | None = None,
+    *,
+    alive: bool = False,
 ) -> DataFrame:
     """What the operator gives, and after its columns `BATCH`: the batch in which a row came out.
 
-    `rows` answers the rows of a source's leaf, with `MARKS`. `late` will know how many rows were late (`LATE`).
+    `rows` answers the rows of a source's leaf, with `MARKS`. `late` will know how many rows were late (`LATE`). With
+    `alive` the answer is which keys hold state after the last batch (`ALIVE`).
     """
     from pyspark.sql import functions as F
 
@@ -64,7 +77,7 @@ def by_key(
         columns = Columns(columns.keys, columns.names, tuple(asked.initial[0].columns))
         chosen = _with_initial(chosen, asked.initial, keys, columns)
     together = chosen.repartition(tasks, *keys).sortWithinPartitions(*keys, *MARKS)
-    return _given_to(spark, asked, together, columns, marks, event_time)
+    return _given_to(spark, asked, together, columns, marks, event_time, alive)
 
 
 def micros_of(frame: DataFrame, column: str) -> Column:
@@ -82,31 +95,42 @@ def micros_of(frame: DataFrame, column: str) -> Column:
 
 
 def _given_to(
-    spark: SparkSession, asked: StateCall, rows: DataFrame, columns: Columns, marks: Trace, event_time: str | None
+    spark: SparkSession,
+    asked: StateCall,
+    rows: DataFrame,
+    columns: Columns,
+    marks: Trace,
+    event_time: str | None,
+    alive: bool,
 ) -> DataFrame:
     from pyspark.sql.types import IntegerType, StructField, StructType
 
     given = asked.arguments
     fields = [StructField(field.name, field.dataType, True) for field in asked.schema.fields]
     schema = StructType([*fields, StructField(BATCH, IntegerType())])
+    if asked.method in DEDUP:
+        at = lasts = None
+        if asked.method == "dropDuplicatesWithinWatermark" and event_time is not None:
+            at, lasts = columns.names.index(event_time), asked.frame.schema[event_time].metadata[DELAY] * 1000
+        return rows.mapInArrow(first_in_arrow(columns, at, marks.marks, lasts), schema)
+    pandas = asked.method.endswith(("InPandas", "InPandasWithState"))
     make: Callable[[], Any]
     if asked.method == "applyInPandasWithState":
         make = partial(
             Applying, given["func"], parsed(spark, given["stateStructType"]), str(given["timeoutConf"]),
             list(columns.names), watermarked=event_time is not None,
         )  # fmt: skip
-        return rows.mapInPandas(frames_in_pandas(make, columns, marks.marks), schema)
-    if asked.method.startswith("transformWithState"):
-        pandas = asked.method.endswith("InPandas")
+    else:
         processor, mode = given["statefulProcessor"], str(given["timeMode"])
         make = partial(Processing, processor, mode, _schemas(spark, processor), pandas=pandas)
+    if alive:
+        held = ", ".join(f"{name} STRING" for name in ALIVE)
         if pandas:
-            return rows.mapInPandas(frames_in_pandas(make, columns, marks.marks), schema)
-        return rows.mapInArrow(rows_in_arrow(make, columns, marks.marks, schema), schema)
-    at = lasts = None
-    if asked.method == "dropDuplicatesWithinWatermark" and event_time is not None:
-        at, lasts = columns.names.index(event_time), asked.frame.schema[event_time].metadata[DELAY] * 1000
-    return rows.mapInArrow(first_in_arrow(columns, at, marks.marks, lasts), schema)
+            return rows.mapInPandas(alive_in_pandas(make, columns, marks.marks), held)
+        return rows.mapInArrow(alive_in_arrow(make, columns, marks.marks), held)
+    if pandas:
+        return rows.mapInPandas(frames_in_pandas(make, columns, marks.marks), schema)
+    return rows.mapInArrow(rows_in_arrow(make, columns, marks.marks, schema), schema)
 
 
 def _event_time(schema: StructType) -> str | None:

@@ -48,6 +48,11 @@ class Applying:
 
         return self._call(iter([pd.DataFrame(columns=self._columns)]), watermark, timed_out=True)
 
+    @property
+    def held(self) -> str | None:
+        """All that the key holds, written down; None if that is nothing."""
+        return None if self._value is None and self._timeout == NONE else repr((self._value, self._timeout))
+
     def close(self) -> None:
         """Nothing to let go."""
 

@@ -53,6 +53,12 @@ class Processing:
             )
             self._handle.state.timers.discard(moment)
 
+    @property
+    def held(self) -> str | None:
+        """All that the key holds, written down; None if that is nothing."""
+        state = self._handle.state
+        return None if state.empty else repr((sorted(state.variables.items()), sorted(state.timers)))
+
     def close(self) -> None:
         self._processor.close()
 

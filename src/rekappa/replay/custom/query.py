@@ -114,6 +114,11 @@ def in_slice_order(
     return frame_of(spark, plan)
 
 
+def alive(spark: SparkSession, apart: Apart, inputs: Mapping[str, DataFrame], marks: Trace, tasks: int) -> DataFrame:
+    """Which keys hold state after the last slice, with a digest of it."""
+    return by_key(spark, apart.asked, _rows(apart, inputs), marks, tasks, alive=True)
+
+
 def tasks_for(rows: int, cores: int) -> int:
     """In how many tasks keys are driven: enough that no core waits for the last one."""
     return max(2 * cores, -(-rows // _ROWS_EACH))
