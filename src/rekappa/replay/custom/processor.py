@@ -22,6 +22,7 @@ class Processing:
         self._handle = KeyHandle(schemas, timed=self._timed)
         self._processor = processor
         self._key: Any = None
+        self._told: tuple[int, Any] = (-1, None)
         processor.init(self._handle)
 
     def begin(self, key: Any) -> None:
@@ -44,12 +45,10 @@ class Processing:
         return min(timers) if timers else None
 
     def expire(self, watermark: int) -> Iterator[Any]:
-        from pyspark.sql.streaming.stateful_processor import ExpiredTimerInfo
-
         # All that are due now, whatever the processor does about them meanwhile: Spark has listed them before too.
         for moment in self._handle.expired(watermark):
             yield from self._processor.handleExpiredTimer(
-                key=self._key, timerValues=self._times(watermark), expiredTimerInfo=ExpiredTimerInfo(moment)
+                key=self._key, timerValues=self._times(watermark), expiredTimerInfo=_expired(moment)
             )
             self._handle.state.timers.discard(moment)
 
@@ -63,9 +62,22 @@ class Processing:
         self._processor.close()
 
     def _times(self, watermark: int) -> Any:
-        from pyspark.sql.streaming.stateful_processor import TimerValues
+        # Asked for with every event, and the same for all of a slice.
+        if self._told[0] != watermark or self._told[1] is None:
+            self._told = (watermark, _times(int(time.time() * 1000), watermark) if self._timed else _times(-1, -1))
+        return self._told[1]
 
-        return TimerValues(int(time.time() * 1000), watermark) if self._timed else TimerValues(-1, -1)
+
+def _times(now: int, watermark: int) -> Any:
+    from pyspark.sql.streaming.stateful_processor import TimerValues
+
+    return TimerValues(now, watermark)
+
+
+def _expired(moment: int) -> Any:
+    from pyspark.sql.streaming.stateful_processor import ExpiredTimerInfo
+
+    return ExpiredTimerInfo(moment)
 
 
 def _rebuilt(frame: Any) -> Any:

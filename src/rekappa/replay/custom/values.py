@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 Stored = Callable[[Any], tuple[Any, ...]]
 _Convert = Callable[[Any], Any]
+_PLAIN = frozenset({int, float, str, bool, type(None)})
 _BITS = {"byte": 8, "short": 16, "integer": 32, "long": 64}
 
 
@@ -30,7 +31,7 @@ def through(schema: StructType) -> Stored:
     width = len(fields)
 
     def stored(value: Any) -> tuple[Any, ...]:
-        plain = _plain(tuple(value))
+        plain = value if type(value) is tuple and _PLAIN.issuperset(map(type, value)) else _plain(tuple(value))
         if len(plain) < width:
             raise ValueError(f"Cannot store {value!r}: the state has {width} fields ({', '.join(names)})")
         return tuple([convert(part) for convert, part in zip(fields, plain, strict=False)])
@@ -40,8 +41,7 @@ def through(schema: StructType) -> Stored:
 
 def _plain(value: Any) -> Any:
     """NumPy's and pandas' scalars as Python's, at any depth, as PySpark does before it pickles."""
-    kind = type(value)
-    if kind in (int, float, str, bool, type(None)):
+    if type(value) in _PLAIN:
         return value
     if isinstance(value, list | tuple):
         parts = [_plain(part) for part in value]
