@@ -26,6 +26,7 @@ from rekappa.replay.custom.batches import BATCH
 from rekappa.replay.custom.run import sliced_rows
 from rekappa.replay.ordered import HoldBack, run_slices
 from rekappa.spark.session import open_session
+from rekappa.storage.location import Location
 from rekappa.timeline import Window
 
 if TYPE_CHECKING:
@@ -79,10 +80,10 @@ def _contend(name: str) -> dict[str, Any]:
     reads = WINDOW.widened(after=timedelta(hours=1))
     source = archive_source(spark, "playbacks", ["account_id", "event_ts"])
     with tempfile.TemporaryDirectory() as folder:
-        began = time.monotonic()
-        slices = planned(loaded.config, home, ["playbacks"], reads, timedelta(minutes=span), Path(folder, "plan"))
+        began, at = time.monotonic(), Location.local(Path(folder))
+        slices = planned(loaded.config, home, ["playbacks"], reads, timedelta(minutes=span), at / "plan")
         if name in BULK:
-            plan = load_plan(Path(folder, "plan"))
+            plan = load_plan(at / "plan")
             renamed = replace(job, sources=("playbacks",), body=lambda playbacks: job.body(playbacks))
             rows, _ = sliced_rows(spark, {"playbacks": source}, plan, plan.jobs[0], renamed, "sessions")
             write(rows.drop(BATCH), 0)
@@ -90,12 +91,12 @@ def _contend(name: str) -> dict[str, Any]:
         else:
             outcome = run_slices(
                 spark,
-                Path(folder, "plan"),
+                at / "plan",
                 "bench",
                 {"playbacks": source},
                 lambda inputs: job.body(inputs["playbacks"]),
                 write,
-                Path(folder, "checkpoint"),
+                at / "checkpoint",
                 hold_back=HoldBack(reads, "session_start"),
                 settings=settings,
             )

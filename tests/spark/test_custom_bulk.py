@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from datetime import timedelta
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -18,6 +17,7 @@ from rekappa.replay.custom.batches import BATCH
 from rekappa.replay.custom.bykey import LATE
 from rekappa.replay.custom.run import sliced_rows
 from rekappa.replay.ordered import run_slices
+from rekappa.storage.location import Location
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -175,16 +175,16 @@ def job_of(function: Callable[..., Any]) -> Job:
 
 @pytest.mark.parametrize("function", JOBS, ids=lambda one: one.__name__)
 def test_over_the_same_slices_it_gives_the_rows_of_micro_batches(
-    spark: SparkSession, archive: Archive, tmp_path: Path, function: Callable[..., Any]
+    spark: SparkSession, archive: Archive, location: Location, function: Callable[..., Any]
 ) -> None:
     from pyspark.sql import Observation
 
-    plan = save_plan(tmp_path / "plan", {"events": archive}, DAY, bound=timedelta(minutes=50))
+    plan = save_plan(location / "plan", {"events": archive}, DAY, bound=timedelta(minutes=50))
     ordered: Counter[tuple[Any, ...]] = Counter()
     sources = {"events": archive.source()}
     outcome = run_slices(
-        spark, tmp_path / "plan", "job", sources, lambda inputs: function(inputs["events"]),
-        lambda rows, number: ordered.update((number, *row) for row in rows.collect()), tmp_path / "checks",
+        spark, location / "plan", "job", sources, lambda inputs: function(inputs["events"]),
+        lambda rows, number: ordered.update((number, *row) for row in rows.collect()), location / "checks",
     )  # fmt: skip
     late = Observation()
     job = job_of(function)

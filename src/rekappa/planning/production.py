@@ -5,14 +5,15 @@ from __future__ import annotations
 from rekappa.config.load import Loaded
 from rekappa.config.targets import target_of
 from rekappa.errors import RunError
-from rekappa.store.record import Kind, Run
+from rekappa.store.record import Kind, Run, State
 from rekappa.store.runs import RunStore
 
 
 def production_runs(store: RunStore, loaded: Loaded, sink: str, named: str | None = None) -> list[Run]:
     """The live runs that wrote to where the sink is, newest first; only the one that is named, if one is.
 
-    A run that was told to write elsewhere is nobody's production: it is refused by name, and left out otherwise.
+    A run that was told to write elsewhere is nobody's production: it is refused by name, and left out otherwise. One
+    that was rewound is left out too: what counts of it stands in the record of the run that goes on.
     """
     if named is not None:
         run = store.run(named)
@@ -24,5 +25,5 @@ def production_runs(store: RunStore, loaded: Loaded, sink: str, named: str | Non
             )
         return [run]
     target = target_of(loaded.config.sinks[sink])
-    runs = store.runs(loaded.config.app, Kind.LIVE)
+    runs = [run for run in store.runs(loaded.config.app, Kind.LIVE) if run.state is not State.ABANDONED]
     return [run for run in runs if any(start.target == target for start in store.starts(run.id, sink))]

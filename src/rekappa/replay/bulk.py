@@ -30,6 +30,7 @@ from rekappa.spark.state import settings
 from rekappa.spark.times import within
 from rekappa.staging.tables import staging_sink, staging_table
 from rekappa.staging.versions import refuse_contested
+from rekappa.storage.location import Location
 from rekappa.timeline import EPOCH, Window, format_instant, instant, parse_instant
 
 if TYPE_CHECKING:
@@ -160,23 +161,23 @@ def _note_cut_sessions(
 
 def _note(bulk: BulkJob, query: Query, moment: datetime | None, *, late_rows: int = 0) -> None:
     """From when on a query's rows may change, and how many events were dropped as late."""
-    folder = bulk.home.checkpoint(bulk.plan.app, bulk.run)
-    folder.mkdir(parents=True, exist_ok=True)
     told = format_instant(moment) if moment is not None else None
     line = {"query": query.name, "from": told, "late_rows": late_rows, "all": bulk.job.by_slice}
-    with (folder / CUT).open("a") as notes:
-        # On a line of its own, whatever a process that was killed here has left behind.
-        notes.write("\n" + json.dumps(line) + "\n")
+    notes = _cut_notes(bulk)
+    known = notes.read_text() if notes.exists() else ""
+    notes.write(known + json.dumps(line) + "\n")
+
+
+def _cut_notes(bulk: BulkJob) -> Location:
+    return bulk.home.checkpoint(bulk.plan.app, bulk.run) / CUT
 
 
 def noted(bulk: BulkJob) -> dict[str, dict[str, Any]]:
     """Of each query what its chunks noted, in all attempts: the sink time from which its rows may change, if any may
     (`not_final_from`), and how many events were dropped as late (`late_rows`)."""
     found: dict[str, dict[str, Any]] = {}
-    path = bulk.home.checkpoint(bulk.plan.app, bulk.run) / CUT
-    for line in path.read_text().splitlines() if path.exists() else ():
-        if not line.endswith("}"):
-            continue
+    notes = _cut_notes(bulk)
+    for line in notes.read_text().splitlines() if notes.exists() else ():
         note = json.loads(line)
         before = found.get(note["query"], {})
         moments = [note["from"]]

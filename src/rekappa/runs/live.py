@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-import math
 import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rekappa.app import App
+from rekappa.checkpoints.savepoints import keep_hourly
 from rekappa.config.bind import Query, queries
 from rekappa.config.load import Loaded
 from rekappa.errors import AppError, LeaseLost, RunError, WorkFailed
 from rekappa.home import Home
 from rekappa.replay.batches import Feed, feeds, record_batches
 from rekappa.runs.code import code_of, record_live_start
+from rekappa.runs.current import same_places
 from rekappa.runs.doubling import require_nothing_doubled, target
 from rekappa.runs.migration import Tell, prepare_sinks
 from rekappa.runs.queries import AVAILABLE_NOW, ProgressReader, QueryProgress, StopBetweenBatches, start_query
@@ -33,6 +33,7 @@ from rekappa.spark.launch import spark_log
 from rekappa.spark.outputs import require_made, require_time
 from rekappa.spark.session import open_session, plain
 from rekappa.spark.state import PROVIDER, settings, state_store
+from rekappa.storage.location import Location
 from rekappa.store.claim import Claim
 from rekappa.store.record import Kind, Run, State, new_run_id
 from rekappa.store.runs import RunStore
@@ -42,9 +43,14 @@ if TYPE_CHECKING:
 
 TRIGGER = timedelta(seconds=10)
 """How often a live query looks for new events, unless the profile says otherwise."""
-KEEP_CHECKPOINTS = timedelta(days=3)
-"""How far back a live run can be rewound, unless spark.sql.streaming.minBatchesToRetain says otherwise."""
+KEEP_CHECKPOINTS = 200
+"""Of how many batches Spark keeps offsets and state, unless spark.sql.streaming.minBatchesToRetain says otherwise.
+
+Each is a file or more for every partition of every state store. Further back there are savepoints.
+"""
 LOOK = 0.3
+SAVEPOINT_LOOK = 60.0
+"""Seconds between two looks at whether a savepoint is due."""
 GOES_ON = "Run it again to go on from the last batch."
 
 OnProgress = Callable[[list[QueryProgress]], None]
@@ -63,9 +69,7 @@ def choose_run(store: RunStore, loaded: Loaded, bound: Sequence[Query], *, fresh
     selected = {name: source.selected for name, source in config.sources.items()}
     elsewhere = dict(loaded.elsewhere)
     earlier = store.runs(config.app, Kind.LIVE)
-    # A run that writes elsewhere has checkpoints of its own: it goes on where it was, production where that was.
-    same = [run for run in earlier if run.spec.get("elsewhere", {}) == elsewhere]
-    last = next((run for run in same if run.state.resumable), None)
+    last = next((run for run in same_places(store, loaded) if run.state.resumable), None)
     if last is None or fresh:
         if not append_again:
             require_nothing_doubled(store, config, bound, earlier)
@@ -120,11 +124,12 @@ def run_live(
             on_start(store.run(run.id))
             trigger = config.profiles.live.trigger or TRIGGER
             with told(f"run {config.app!r}", GOES_ON), stopping_on_signals() as stop:
-                spark = open_session(config, "live", home, **_retention(loaded, trigger))
+                spark = open_session(config, "live", home, **_retention(loaded))
                 record = partial(record_live_start, store, loaded, code, claim)
                 when = AVAILABLE_NOW if available_now else trigger
                 _start(spark, loaded, app, home, claim, when, stop, started, record, tell)
-                _watch(store, claim, home.checkpoint(config.app, run.id), started, stop, on_progress)
+                keep = partial(_keep_savepoint, home, run, [query.name for query in bound], tell)
+                _watch(store, claim, home.checkpoint(config.app, run.id), started, stop, on_progress, keep)
         except BaseException as error:
             # Before the leases are given back: nothing of this run may write beside the next one.
             _stop_all(started)
@@ -141,12 +146,9 @@ def _lease(loaded: Loaded, query: Query) -> str:
     return f"{name} to {loaded.elsewhere[query.sink]}" if query.sink in loaded.elsewhere else name
 
 
-def _retention(loaded: Loaded, trigger: timedelta) -> dict[str, str]:
+def _retention(loaded: Loaded) -> dict[str, str]:
     key = "spark.sql.streaming.minBatchesToRetain"
-    if key in loaded.config.profiles.live.spark:
-        return {}
-    batches = math.ceil(KEEP_CHECKPOINTS / max(trigger, timedelta(milliseconds=100)))
-    return {key: str(max(100, batches))}
+    return {} if key in loaded.config.profiles.live.spark else {key: str(KEEP_CHECKPOINTS)}
 
 
 def _start(
@@ -158,7 +160,7 @@ def _start(
     trigger: timedelta,
     stop: threading.Event,
     started: list[_Started],
-    record: Callable[[str, Path, tuple[Feed, ...]], None],
+    record: Callable[[str, Location, tuple[Feed, ...]], None],
     tell: Tell,
 ) -> None:
     """Build and check every query, then prepare every sink, then start; adds each to `started` when it has.
@@ -181,7 +183,6 @@ def _start(
     prepare_sinks(spark, loaded, [(sink, rows.schema) for _, rows, sink, _ in built], tell)
     for query, rows, sink, order in built:
         checkpoint = home.checkpoint(config.app, claim.run) / query.name
-        checkpoint.mkdir(parents=True, exist_ok=True)
         chosen = config.profiles.live.spark.get(PROVIDER)
         record(query.name, checkpoint, order)
         try:
@@ -199,14 +200,19 @@ def _start(
 def _watch(
     store: RunStore,
     claim: Claim,
-    folder: Path,
+    folder: Location,
     started: list[_Started],
     stop: threading.Event,
     on_progress: OnProgress,
+    keep: Callable[[], None],
 ) -> None:
-    """Report and record until every query has ended; one that fails ends the others."""
+    """Report and record until every query has ended; one that fails ends the others. `keep` is called now and then."""
+    looked = time.monotonic()
     while any(one.reader.query.isActive for one in started):
         time.sleep(LOOK)
+        if time.monotonic() - looked > SAVEPOINT_LOOK:
+            keep()
+            looked = time.monotonic()
         if any(_failure(one) for one in started):
             stop.set()
         if stop.is_set():
@@ -215,6 +221,15 @@ def _watch(
     _report(store, claim, folder, started, on_progress)
     if failure := next((found for one in started if (found := _failure(one))), None):
         raise failure
+
+
+def _keep_savepoint(home: Home, run: Run, queries: Sequence[str], tell: Tell) -> None:
+    """Take the hourly savepoint if it is due. A disk that is full, or a first batch that is at work, must not end the
+    run: what could not be kept now is kept the next time."""
+    try:
+        keep_hourly(home, run.app, run.id, queries, datetime.now(UTC))
+    except (OSError, RunError) as error:
+        tell(f"no savepoint now: {error}")
 
 
 def _stop_idle(started: list[_Started]) -> None:
@@ -240,7 +255,7 @@ def _failure(one: _Started) -> Exception | None:
     return WorkFailed(f"Query {one.query.name!r} of job {one.query.job!r} failed: {found.cause}", hint=hint)
 
 
-def _report(store: RunStore, claim: Claim, folder: Path, started: list[_Started], on_progress: OnProgress) -> None:
+def _report(store: RunStore, claim: Claim, folder: Location, started: list[_Started], on_progress: OnProgress) -> None:
     progress = [one.reader.read() for one in started]
     claim.update(progress={"queries": [_plain(report) for report in progress]})
     for one in started:

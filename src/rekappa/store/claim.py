@@ -27,6 +27,7 @@ from rekappa.store.database import Database
 from rekappa.store.dialects import clock
 from rekappa.store.record import State, Wish
 from rekappa.store.rows import change_run
+from rekappa.store.samples import Sampler
 from rekappa.store.tables import RUNS
 
 LASTS = timedelta(seconds=60)
@@ -46,6 +47,7 @@ class Claim:
         self._lock = threading.Lock()
         self._ended = threading.Event()
         self._taken: str | None = None
+        self._sampler: Sampler | None = None
         with database.changing() as db:
             taken = self._take(db, names)
         self._tokens = taken
@@ -58,15 +60,16 @@ class Claim:
             lease = leases.run_lease(run)
             taken = {} if lease in self._tokens else self._take(db, [lease], run)
             leases.renew(db, self._tokens, self._lasts, run)
-            logs = db.scalar(select(RUNS.c.logs).where(RUNS.c.id == run))
-            if logs is None:
+            found = db.execute(select(RUNS.c.logs, RUNS.c.created).where(RUNS.c.id == run)).one_or_none()
+            if found is None:
                 raise RunError(f"Cannot {self._doing}: there is no run {run}")
+            logs, sampler = found.logs, Sampler(run, found.created)
             known = logs if log is None or log in logs else [*logs, log]
             started = func.coalesce(RUNS.c.started, clock(db), type_=RUNS.c.started.type)
             changes = {"state": State.RUNNING, "ended": None, "error": None, "started": started, "logs": known}
             change_run(db, run, changes)
         self._tokens = self._tokens | taken
-        self.run = run
+        self.run, self._sampler = run, sampler
 
     @contextmanager
     def writing(self) -> Iterator[Connection]:
@@ -81,10 +84,13 @@ class Claim:
             pass
 
     def update(self, **changes: Any) -> None:
-        """Change fields of the run, by their names in `Run`."""
+        """Change fields of the run, by their names in `Run`. Of its progress a sample is kept now and then."""
         assert self.run is not None, "begin() comes first"
+        assert self._sampler is not None
         with self.writing() as db:
             change_run(db, self.run, changes)
+            if "progress" in changes:
+                self._sampler.take(db, changes["progress"])
 
     def wish(self) -> Wish:
         """What a person wants of the run, said from any machine."""

@@ -20,7 +20,10 @@ class Kind(StrEnum):
 
 
 class State(StrEnum):
-    """Where a run is. A run is in exactly one; only the last three are the end of it."""
+    """Where a run is. A run is in exactly one; only the last three are the end of it.
+
+    Abandoned is a live run that was rewound: another one goes on from one of its batches.
+    """
 
     CREATED = "created"
     RUNNING = "running"
@@ -30,6 +33,7 @@ class State(StrEnum):
     DIED = "died"
     FINISHED = "finished"
     CANCELLED = "cancelled"
+    ABANDONED = "abandoned"
 
     @property
     def going(self) -> bool:

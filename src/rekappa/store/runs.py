@@ -25,7 +25,8 @@ from rekappa.store.dialects import clock, upsert
 from rekappa.store.leases import Lease
 from rekappa.store.record import Batch, Kind, Run, Start, State
 from rekappa.store.rows import add_batches, batch_of, change_run, put_start, run_of, run_row, start_of
-from rekappa.store.tables import BATCHES, CODE, LEASES, RUNS, SPEEDS, STARTS
+from rekappa.store.samples import Sampled, samples
+from rekappa.store.tables import BATCHES, CODE, LEASES, RUNS, SAMPLES, SPEEDS, STARTS
 
 JUST_KEPT = timedelta(hours=1)
 """How long code is kept that no run has been recorded with: its run may be about to be."""
@@ -82,8 +83,37 @@ class RunStore:
         wanted = [] if app is None else [RUNS.c.app == app]
         return self._found(*wanted, *([] if kind is None else [RUNS.c.kind == kind]))
 
-    def _found(self, *wanted: ColumnElement[bool]) -> list[Run]:
-        chosen = select(RUNS).where(*wanted).order_by(RUNS.c.created.desc(), RUNS.c.id.desc())
+    def page(
+        self,
+        limit: int,
+        *,
+        app: str | None = None,
+        kind: Kind | None = None,
+        state: State | None = None,
+        before: datetime | None = None,
+    ) -> list[Run]:
+        """So many runs, newest first, made before a moment. A run that died is found as what it was when it did."""
+        told = {RUNS.c.app: app, RUNS.c.kind: kind, RUNS.c.state: state}
+        wanted = [column == value for column, value in told.items() if value is not None]
+        return self._found(*wanted, *([] if before is None else [RUNS.c.created < before]), limit=limit)
+
+    def controls(self, run: Run) -> list[Run]:
+        """The control runs that were made for the validation of a backfill, newest first."""
+        return [one for one in self.runs(run.app, Kind.CONTROL) if one.spec.get("control_of") == run.id]
+
+    def counts(self) -> dict[tuple[str, Kind, State], int]:
+        """How many runs there are of each app, kind and recorded state."""
+        columns = (RUNS.c.app, RUNS.c.kind, RUNS.c.state)
+        with self._database.reading() as db:
+            chosen = select(*columns, func.count().label("runs")).group_by(*columns)
+            return {(row.app, row.kind, row.state): row.runs for row in db.execute(chosen)}
+
+    def samples(self, run: str) -> list[Sampled]:
+        """How the run went, over time."""
+        return samples(self._database, run)
+
+    def _found(self, *wanted: ColumnElement[bool], limit: int | None = None) -> list[Run]:
+        chosen = select(RUNS).where(*wanted).order_by(RUNS.c.created.desc(), RUNS.c.id.desc()).limit(limit)
         with self._database.reading() as db:
             found = [run_of(row) for row in db.execute(chosen)]
             held = {lease.run: lease for lease in leases.all_held(db)}
@@ -141,6 +171,7 @@ class RunStore:
             if before is None:
                 free = (LEASES.c.name == leases.run_lease(run)) & LEASES.c.pid.is_(None)
                 db.execute(delete(LEASES).where(free))
+                db.execute(delete(SAMPLES).where(SAMPLES.c.run == run))
             return db.execute(delete(BATCHES).where(_of_run(run, before))).rowcount
 
     def last_batch(self, run: str, query: str) -> int | None:

@@ -7,10 +7,25 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any
 
-from sqlalchemy import TIMESTAMP, BigInteger, Column, Dialect, Double, Integer, LargeBinary, MetaData, Table, Text
+from sqlalchemy import (
+    TIMESTAMP,
+    BigInteger,
+    Boolean,
+    Column,
+    Dialect,
+    Double,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    Table,
+    Text,
+)  # fmt: skip
 from sqlalchemy.types import TypeDecorator, TypeEngine
 
+from rekappa.store.people import UserRole
 from rekappa.store.record import Kind, State, Wish
+from rekappa.store.task import TaskState
 
 
 class Instant(TypeDecorator[datetime]):
@@ -94,6 +109,7 @@ RUNS = Table(
     Column("error", FreeText),
     Column("logs", Json, nullable=False, server_default="[]"),
     Column("wish", Word(Wish), nullable=False, server_default=Wish.GO.value),
+    Index("runs_by_time", "created"),
 )
 
 BATCHES = Table(
@@ -154,4 +170,81 @@ SPEEDS = Table(
     Column("rows", BigInteger, nullable=False),
     Column("seconds", Double, nullable=False),
     Column("at", Instant, nullable=False),
+)
+
+TASKS = Table(
+    "tasks",
+    METADATA,
+    Column("id", Text, primary_key=True),
+    Column("app", Text),
+    Column("run", Text),
+    Column("words", Json, nullable=False),
+    Column("kept", Boolean, nullable=False),
+    Column("who", Text, nullable=False),
+    Column("face", Text, nullable=False),
+    Column("folder", Text, nullable=False),
+    Column("state", Word(TaskState), nullable=False),
+    Column("created", Instant, nullable=False),
+    Column("started", Instant),
+    Column("ended", Instant),
+    Column("restarts", Integer, nullable=False),
+    Column("next_start", Instant),
+    Column("exit_code", Integer),
+    Column("error", FreeText),
+    Column("host", Text, nullable=False),
+    Column("machine", Text, nullable=False),
+    Column("pid", Integer),
+    Column("process", Text),
+    Index("tasks_by_time", "created"),
+)
+
+AUDIT = Table(
+    "audit",
+    METADATA,
+    Column("number", Integer, primary_key=True, autoincrement=True),
+    Column("at", Instant, nullable=False),
+    Column("who", FreeText, nullable=False),
+    Column("face", Text, nullable=False),
+    Column("what", Text, nullable=False),
+    Column("app", FreeText),
+    Column("run", FreeText),
+    Column("details", Json, nullable=False),
+    Index("audit_by_time", "at"),
+)
+
+USERS = Table(
+    "users",
+    METADATA,
+    Column("name", Text, primary_key=True),
+    Column("role", Word(UserRole), nullable=False),
+    Column("secret", Text, nullable=False),
+    Column("created", Instant, nullable=False),
+)
+
+SESSIONS = Table(
+    "sessions",
+    METADATA,
+    Column("digest", Text, primary_key=True),
+    Column("name", Text, nullable=False),
+    Column("role", Word(UserRole), nullable=False),
+    Column("form_key", Text, nullable=False),
+    Column("expires", Instant, nullable=False),
+)
+
+OVERRIDES = Table(
+    "overrides",
+    METADATA,
+    Column("app", Text, primary_key=True),
+    Column("key", Text, primary_key=True),
+    Column("value", Text, nullable=False),
+    Column("who", Text, nullable=False),
+    Column("at", Instant, nullable=False),
+)
+
+SAMPLES = Table(
+    "samples",
+    METADATA,
+    Column("run", Text, primary_key=True),
+    Column("at", Instant, primary_key=True),
+    Column("progress", Json, nullable=False),
 )

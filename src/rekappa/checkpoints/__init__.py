@@ -1,0 +1,1 @@
+"""Spark's checkpoints as files: what can be restarted from, forks and savepoints of it."""

@@ -1,0 +1,152 @@
+"""Savepoints: checkpoints of all queries of a run, kept under a name whatever Spark purges.
+
+    taken = take(home, run, queries, "before-the-release")
+
+A folder for each below the storage root's `savepoints`, with one folder for each query and `savepoint.json`, which is
+written last: without it there is no savepoint. The files are
+hard links where the file system has them, so a savepoint costs what the run purges later on. The run may go on
+meanwhile: a committed batch's files are finished, and one that is purged just now is no loss, there is a newer batch.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from rekappa.checkpoints.files import appearing, listed, named_in, take_over
+from rekappa.checkpoints.points import RestartPoint, last_restorable, needed_files, restart_points
+from rekappa.errors import RunError
+from rekappa.home import Home
+from rekappa.storage.location import Location
+
+VERSION = 1
+EVERY, KEPT = timedelta(hours=1), timedelta(days=3)
+"""How often a live run takes a savepoint by itself, and for how long such a one is kept."""
+_ATTEMPTS = 5
+_FILE = "savepoint.json"
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+_AUTOMATIC = "auto-"
+
+
+@dataclass(frozen=True, slots=True)
+class Savepoint:
+    """`batches` says which micro-batch of each query it holds, `committed` when each was."""
+
+    name: str
+    app: str
+    run: str
+    taken: datetime
+    batches: Mapping[str, int]
+    committed: Mapping[str, datetime]
+
+    @property
+    def automatic(self) -> bool:
+        return self.name.startswith(_AUTOMATIC)
+
+    def as_json(self) -> dict[str, object]:
+        committed = {query: at.isoformat() for query, at in self.committed.items()}
+        told = {"name": self.name, "app": self.app, "run": self.run, "taken": self.taken.isoformat()}
+        return {"version": VERSION, **told, "batches": dict(self.batches), "committed": committed}
+
+
+def take(home: Home, app: str, run: str, queries: Iterable[str], name: str, at: datetime | None = None) -> Savepoint:
+    """Keep each query's newest restorable batch, as of now or of the moment `at`.
+
+    Refuses a name that is taken, and a query without such a batch.
+    """
+    if not _NAME.fullmatch(name):
+        raise RunError(f"Cannot name a savepoint {name!r}", hint="Letters, digits, dots, dashes and underscores.")
+    target = home.savepoints(app) / name
+    points: dict[str, RestartPoint] = {}
+    try:
+        with appearing(target, _FILE):
+            for query in sorted(queries):
+                points[query] = _keep_newest(home.checkpoint(app, run) / query, target / query)
+            batches = {query: point.batch for query, point in points.items()}
+            committed = {query: point.committed for query, point in points.items()}
+            made = Savepoint(name, app, run, at or datetime.now(UTC), batches, committed)
+            (target / _FILE).write(json.dumps(made.as_json(), indent=2) + "\n")
+    except FileExistsError:
+        hint = f"Choose another name, or `rekappa savepoint drop {app} {name}`."
+        raise RunError(f"Cannot take savepoint {name!r}: there is one of that name", hint=hint) from None
+    return made
+
+
+def _keep_newest(source: Location, into: Location) -> RestartPoint:
+    for _ in range(_ATTEMPTS):
+        files = listed(source)
+        point = last_restorable(restart_points(files))
+        if point is None:
+            break
+        try:
+            take_over(source, needed_files(files, point.batch, named_in(source)), into)
+        except FileNotFoundError:
+            # The run went on and purged it: there is a newer one.
+            into.remove()
+            continue
+        return point
+    raise RunError(
+        f"Cannot take a savepoint of query {source.name!r}: it has no batch that can be restored",
+        hint="`rekappa checkpoints APP` says what its batches lack. One that has not committed a batch yet has none.",
+    )
+
+
+def savepoints(home: Home, app: str) -> tuple[Savepoint, ...]:
+    """The app's savepoints, oldest first."""
+    folder = home.savepoints(app)
+    found = [_read(file) for name in folder.names() if (file := folder / name / _FILE).exists()]
+    return tuple(sorted(found, key=lambda one: (one.taken, one.name)))
+
+
+def savepoint(home: Home, app: str, name: str) -> Savepoint:
+    """The savepoint of that name; refused with the names there are."""
+    found = {one.name: one for one in savepoints(home, app)}
+    if name not in found:
+        hint = f"There are: {', '.join(found)}." if found else f"`rekappa savepoint take {app}` takes one."
+        raise RunError(f"Cannot find savepoint {name!r} of {app!r}", hint=hint)
+    return found[name]
+
+
+def drop(home: Home, one: Savepoint) -> None:
+    """Forget a savepoint; what the run itself still has stays."""
+    folder = home.savepoints(one.app) / one.name
+    # Without this file there is no savepoint, whatever is left of it.
+    (folder / _FILE).remove()
+    folder.remove()
+
+
+def name_for(at: datetime, *, automatic: bool) -> str:
+    """A name that says when: of a person's savepoint without one, or of an automatic one."""
+    return f"{_AUTOMATIC if automatic else ''}{at.astimezone(UTC):%Y%m%dT%H%M%SZ}"
+
+
+def is_due(known: Iterable[Savepoint], run: str, now: datetime, every: timedelta = EVERY) -> bool:
+    """Whether the run shall take an automatic savepoint now."""
+    return all(now - one.taken >= every for one in known if one.automatic and one.run == run)
+
+
+def outlived(known: Iterable[Savepoint], now: datetime, kept: timedelta = KEPT) -> tuple[Savepoint, ...]:
+    """The automatic savepoints that are older than they are kept for."""
+    return tuple(one for one in known if one.automatic and now - one.taken > kept)
+
+
+def keep_hourly(home: Home, app: str, run: str, queries: Iterable[str], now: datetime) -> Savepoint | None:
+    """What a live run calls between batches: take an automatic savepoint if one is due, drop those that are too old."""
+    known = savepoints(home, app)
+    name = name_for(now, automatic=True)
+    made = take(home, app, run, queries, name, now) if is_due(known, run, now) else None
+    for one in outlived(known, now):
+        drop(home, one)
+    return made
+
+
+def _read(path: Location) -> Savepoint:
+    told = json.loads(path.read_text())
+    if told["version"] > VERSION:
+        raise RunError(f"Cannot read {path}: it is of version {told['version']}, this rekappa knows {VERSION}")
+    committed = {query: datetime.fromisoformat(at) for query, at in told["committed"].items()}
+    taken = datetime.fromisoformat(told["taken"])
+    return Savepoint(told["name"], told["app"], told["run"], taken, dict(told["batches"]), committed)

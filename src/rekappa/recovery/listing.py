@@ -1,0 +1,82 @@
+"""What `rekappa checkpoints` shows: every restart point of a run's queries, with what it stands for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from rekappa.checkpoints.restarts import Leg, Restart, line_of, restarts
+from rekappa.checkpoints.savepoints import savepoints
+from rekappa.errors import RunError
+from rekappa.home import Home
+from rekappa.spark.offsetlog import LoggedBatch, read_batch
+from rekappa.store.record import Run
+from rekappa.store.runs import RunStore
+
+
+@dataclass(frozen=True, slots=True)
+class KnownPoint:
+    """A restart point as people see it. `offsets` is each source's end, as Spark logged it."""
+
+    run: str
+    query: str
+    batch: int
+    committed: datetime
+    watermark: datetime | None
+    offsets: tuple[str | None, ...]
+    state: int
+    restorable: bool
+    lacking: tuple[str, ...]
+    savepoint: str | None
+
+
+def queries_of(run: Run) -> tuple[str, ...]:
+    """The names of the queries that the run was made with."""
+    return tuple(sorted(run.spec.get("targets") or {}))
+
+
+def line(store: RunStore, run: Run, query: str) -> tuple[Leg, ...]:
+    """The parts of runs that a query's output and state are made of, newest first."""
+
+    def spec_of(name: str) -> Mapping[str, Any]:
+        return run.spec if name == run.id else store.run(name).spec
+
+    return line_of(run.id, query, spec_of)
+
+
+def query_restarts(home: Home, store: RunStore, run: Run, *, verify: bool = False) -> dict[str, tuple[Restart, ...]]:
+    """Where each query of the run can be restarted, oldest first."""
+    kept = savepoints(home, run.app)
+    return {
+        query: restarts(home, run.app, query, line(store, run, query), kept, verify=verify) for query in queries_of(run)
+    }
+
+
+def known_points(home: Home, store: RunStore, run: Run, *, verify: bool = False) -> tuple[KnownPoint, ...]:
+    found = query_restarts(home, store, run, verify=verify)
+    return tuple(_known(one) for each in found.values() for one in each)
+
+
+def _known(one: Restart) -> KnownPoint:
+    logged, point = _logged(one), one.point
+    return KnownPoint(
+        run=one.run,
+        query=one.query,
+        batch=point.batch,
+        committed=point.committed,
+        watermark=logged.watermark if logged else None,
+        offsets=logged.sources if logged else (),
+        state=point.state,
+        restorable=point.restorable and logged is not None,
+        lacking=point.lacking if logged or point.lacking else (f"offsets/{point.batch} (unreadable)",),
+        savepoint=one.savepoint,
+    )
+
+
+def _logged(one: Restart) -> LoggedBatch | None:
+    try:
+        return read_batch(one.folder, one.point.batch)
+    except (OSError, ValueError, RunError):
+        return None

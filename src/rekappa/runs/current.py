@@ -1,0 +1,27 @@
+"""Which live run of an app is the one that counts."""
+
+from __future__ import annotations
+
+from rekappa.config.load import Loaded
+from rekappa.errors import RunError
+from rekappa.store.record import Kind, Run, State
+from rekappa.store.runs import RunStore
+
+
+def same_places(store: RunStore, loaded: Loaded) -> list[Run]:
+    """The app's live runs that write where this configuration does, newest first.
+
+    A run that writes elsewhere has checkpoints of its own: it goes on where it was, production where that was.
+    """
+    elsewhere = dict(loaded.elsewhere)
+    found = store.runs(loaded.config.app, Kind.LIVE)
+    return [run for run in found if run.spec.get("elsewhere", {}) == elsewhere]
+
+
+def current_run(store: RunStore, loaded: Loaded) -> Run:
+    """The live run that is going, or would be continued; refused where the app never ran."""
+    found = [run for run in same_places(store, loaded) if run.state is not State.ABANDONED]
+    if not found:
+        app = loaded.config.app
+        raise RunError(f"Cannot find a live run of {app!r}: it never ran here", hint=f"`rekappa run {app}` begins one.")
+    return found[0]
