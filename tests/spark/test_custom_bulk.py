@@ -161,8 +161,50 @@ def first_of_minutes(events: DataFrame) -> DataFrame:
     return minutes.withWatermark("event_ts", "70 minutes").dropDuplicates(["user", "event_ts"])
 
 
+def from_two(events: DataFrame, others: DataFrame) -> DataFrame:
+    """Two sources with watermarks of their own, put together; an initial state; a user that is silent for hours."""
+    from datetime import UTC, datetime
+
+    from pyspark.sql import Row
+    from pyspark.sql.streaming import StatefulProcessor
+
+    class Counting(StatefulProcessor):
+        def init(self, handle: Any) -> None:
+            self.handle = handle
+            self.count = handle.getValueState("count", "n BIGINT")
+
+        def handleInitialState(self, key: Any, initialState: Any, timerValues: Any) -> None:
+            self.count.update((initialState.n,))
+
+        def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[Any]:
+            n = (self.count.get() or (0,))[0]
+            for row in rows:
+                n += 1
+                for timer in list(self.handle.listTimers()):
+                    self.handle.deleteTimer(timer)
+                self.handle.registerTimer(int(row.event_ts.timestamp() * 1000) + 3_000_000)
+            self.count.update((n,))
+            return iter(())
+
+        def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[Any]:
+            moment = datetime.fromtimestamp(expiredTimerInfo.getExpiryTimeInMs() / 1000, UTC)
+            yield Row(user=key[0], what="silent", number=self.count.get()[0], event_ts=moment)
+            self.count.clear()
+
+        def close(self) -> None:
+            pass
+
+    known = events.sparkSession.createDataFrame([("u1", 1000), ("nobody", 5)], "user STRING, n BIGINT")
+    one = events.where("id % 7 = 1 AND id % 300 < 100").withWatermark("event_ts", "10 minutes")
+    other = others.where("id % 7 <> 1").withWatermark("event_ts", "20 minutes")
+    both = one.select("user", "event_ts").union(other.select("user", "event_ts"))
+    return both.groupBy("user").transformWithState(
+        Counting(), OUT, "Append", "EventTime", initialState=known.groupBy("user")
+    )
+
+
 JOBS: dict[Callable[..., Any], int] = {
-    every_kind: 200, in_pandas: 10, with_timeouts: 5, first_of_values: 100, first_of_minutes: 20
+    every_kind: 200, in_pandas: 10, with_timeouts: 5, first_of_values: 100, first_of_minutes: 20, from_two: 8
 }  # fmt: skip
 """Each with the fewest rows that it must give: a comparison of nothing shows nothing."""
 
@@ -179,15 +221,15 @@ def test_over_the_same_slices_it_gives_the_rows_of_micro_batches(
 ) -> None:
     from pyspark.sql import Observation
 
-    plan = save_plan(location / "plan", {"events": archive}, DAY, bound=timedelta(minutes=50))
+    job = job_of(function)
+    plan = save_plan(location / "plan", dict.fromkeys(job.sources, archive), DAY, bound=timedelta(minutes=50))
     ordered: Counter[tuple[Any, ...]] = Counter()
-    sources = {"events": archive.source()}
+    sources = dict.fromkeys(job.sources, archive.source())
     outcome = run_slices(
-        spark, location / "plan", "job", sources, lambda inputs: function(inputs["events"]),
+        spark, location / "plan", "job", sources, lambda inputs: function(**inputs),
         lambda rows, number: ordered.update((number, *row) for row in rows.collect()), location / "checks",
     )  # fmt: skip
     late = Observation()
-    job = job_of(function)
     rows, marks = sliced_rows(spark, sources, plan, plan.jobs[0], job, job.name, late=late)
     found = Counter(
         (row[BATCH], *(value for name, value in row.asDict().items() if name != BATCH)) for row in rows.collect()
