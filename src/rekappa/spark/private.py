@@ -105,6 +105,9 @@ def with_leaves(
     What `rows` answers has the leaf's columns and after them those of `carried`, which then go through every step up
     to the top, unseen by the steps themselves: a projection passes them on beside what it chooses.
     """
+    from pyspark.java_gateway import ensure_callback_server_started
+
+    ensure_callback_server_started(spark.sparkContext._gateway)  # type: ignore[no-untyped-call]
     marks = set(carried)
     jvm: Any = spark._jvm
     catalyst = jvm.org.apache.spark.sql.catalyst
@@ -141,8 +144,9 @@ def with_leaves(
     def named_as(plan: Any, wanted: list[Any]) -> Any:
         """The plan's columns under the names and ids that the leaf had, and those that are carried."""
         found = _each(plan.output())
-        ids = [one.exprId() for one in wanted] + [catalyst.expressions.NamedExpression.newExprId() for _ in carried]
-        names = [one.name() for one in wanted] + [one.name() for one in found[len(wanted) :]]
+        own = [one.newInstance() for one in found[len(wanted) :]]
+        ids = [one.exprId() for one in (*wanted, *own)]
+        names = [one.name() for one in (*wanted, *own)]
         none, nothing = jvm.scala.Option.empty(), _seq([])
         chosen = [
             catalyst.expressions.Alias(one, name, key, nothing, none, nothing)
