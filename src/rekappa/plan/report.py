@@ -155,6 +155,7 @@ def _summary(job: JobPlan, plan: Plan) -> dict[str, Any]:
         "drain": job.drain.total_seconds(),
         "drain_reason": job.drain_reason,
         "reads": _window(job.reads),
+        "by_slice": job.by_slice,
         "slices": len(job.slices),
         "largest_slice_rows": max((part.rows for part in job.slices), default=0),
         "chunks": [{"output": _window(chunk.output), "reads": _window(chunk.reads)} for chunk in job.chunks],
