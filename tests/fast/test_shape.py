@@ -56,6 +56,7 @@ def test_what_depends_on_order_goes_slice_by_slice_in_bulk_if_it_is_alone(kind: 
         ({"operators": (Operator(Operation.TIMED_DEDUP),)}, "there are several"),
         ({"operators": (Operator(Operation.LIMIT),)}, "beside limit"),
         ({"taken": LAST}, "keeps the last row of a key"),
+        ({"obstacle": "a step hides it"}, "a step hides it"),
     ],
 )
 def test_what_depends_on_order_is_replayed_in_order_if_it_is_not_alone(

@@ -114,7 +114,7 @@ def _obstacle(shape: Shape) -> str:
         return "its sink takes rows by the batch that they come out in"
     if shape.taken.keeps is Keeps.LAST:
         return "its sink keeps the last row of a key"
-    return ""
+    return shape.obstacle
 
 
 def _mixed(shape: Shape) -> str:

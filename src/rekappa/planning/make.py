@@ -204,6 +204,12 @@ def _ask(spark: SparkSession, loaded: Loaded, app: App, request: BackfillRequest
         for query in alike:
             require_made(found[query.output].made, query.sink, config.sinks[query.sink])
         shapes += [replace(found[query.output], taken=taken_by(config.sinks[query.sink])) for query in alike]
+    if any(by_slice(shape) for shape in shapes):
+        from rekappa.replay.custom.capture import parsed
+        from rekappa.replay.custom.query import obstacle
+
+        in_the_way = obstacle(spark, job, {name: parsed(spark, ddl) for name, ddl in schemas.items()})
+        shapes = [replace(shape, obstacle=in_the_way) for shape in shapes]
     choice = choose(job.name, shapes, request.mode, warm_up_told=request.warm_up is not None)
     lateness = max(past_candidate(name, source)[1].max_misalignment for name, source in sources.items())
     ahead = request.clock_skew

@@ -21,7 +21,7 @@ from rekappa.app import Job
 from rekappa.errors import RunError
 from rekappa.plan.watermarks import Policy, Trace, trace
 from rekappa.replay.custom.batches import BATCH
-from rekappa.replay.custom.bykey import MARKS, SLICE, by_key, micros_of
+from rekappa.replay.custom.bykey import ARRIVAL, MARKS, SLICE, by_key, micros_of
 from rekappa.replay.custom.capture import StateCall, capturing
 from rekappa.spark.calling import results_of
 from rekappa.spark.plans.jvm import each, nodes, simple_name, watermark_delays
@@ -56,6 +56,22 @@ def taken_apart(spark: SparkSession, job: Job, schemas: Mapping[str, StructType]
             hint="Use --mode ordered.",
         )
     return Apart(captured[0], results, leaves)
+
+
+def obstacle(spark: SparkSession, job: Job, schemas: Mapping[str, StructType]) -> str:
+    """Why the job can't go slice by slice, in words to follow "here"; none if it can. Runs nothing."""
+    from pyspark.sql.types import IntegerType, LongType, StructField, StructType
+
+    try:
+        apart = taken_apart(spark, job, schemas)
+        marks = [StructField(SLICE, IntegerType()), StructField(ARRIVAL, LongType())]
+        empty = {
+            name: spark.createDataFrame([], StructType([*schema.fields, *marks])) for name, schema in schemas.items()
+        }
+        by_key(spark, apart.asked, _rows(apart, empty), Trace((0,)), 1)
+    except RunError as error:
+        return error.message
+    return ""
 
 
 def watermarks(
