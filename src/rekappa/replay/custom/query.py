@@ -70,7 +70,7 @@ def obstacle(spark: SparkSession, job: Job, schemas: Mapping[str, StructType]) -
         }
         by_key(spark, apart.asked, _rows(apart, empty), Trace((0,)), 1)
     except RunError as error:
-        return error.message
+        return error.message.partition(": ")[2] or error.message
     return ""
 
 
