@@ -105,6 +105,16 @@ def test_slice_by_slice_bulk_equals_ordered_over_its_slices_and_production_over_
     assert production.output(job, LATE) != production.staged(job, ordered, LATE)
 
 
+def test_how_long_custom_state_lives_is_measured(production: Production) -> None:
+    """Sessions last minutes: an hour is enough, and twice that shows it."""
+    part = production.plan("sessions", Mode.BULK, ON_TIME)[1].jobs[0]
+    assert part.by_slice
+    assert "the same when" in part.warm_up_reason
+    assert part.vouched
+    told = production.plan("sessions", Mode.BULK, ON_TIME, warm_up=30 * MINUTE)[1].jobs[0]
+    assert "as told" in told.warm_up_reason
+
+
 def test_without_order_sessions_are_wrong(production: Production) -> None:
     """The same slices in another order: the watermark runs ahead, and what comes after it is dropped."""
     request, plan = production.plan("sessions", Mode.ORDERED, ON_TIME, slice_span=30 * MINUTE)
