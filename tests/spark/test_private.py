@@ -131,7 +131,7 @@ def test_a_stream_as_a_batch_query_over_other_leaves(spark: SparkSession) -> Non
         spark, private.analysed(both), lambda own: rows if own == private.leaf_id(leaf) else None, ("mark",)
     )
     found, seen = private.frame_of(spark, plan), Observation()
-    assert not private.observed(seen)
+    assert not private.observed(seen, 0)
     told = sorted((row.more, row.mark) for row in found.observe(seen, F.count(F.lit(1)).alias("n")).collect())
     assert told == [(0, 0), (1, 0), (2, 2), (3, 2), (10, 0), (11, 0), (12, 2)]
     assert private.observed(seen)

@@ -7,6 +7,7 @@ is fast enough. `rekappa.spark.releases` refuses an unknown version; `tests/spar
 from __future__ import annotations
 
 import re
+import time
 import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -177,10 +178,18 @@ def united(spark: SparkSession, frames: Sequence[DataFrame]) -> DataFrame:
     return DataFrame(session.internalCreateDataFrame(both, plans[0].schema(), False), spark)
 
 
-def observed(watched: Observation) -> bool:
-    """Whether a query has run that tells what was to be observed; asked for before, it would be waited for."""
+def observed(watched: Observation, patience: float = 30) -> bool:
+    """Whether what was to be observed is known. Spark tells it some time after the query has ended, and never if no
+    query ran: it is waited for these seconds at most."""
     java: Any = watched._jo
-    return java is not None and bool(java.future().isCompleted())
+    if java is None:
+        return False
+    deadline = time.monotonic() + patience
+    while not java.future().isCompleted():
+        if time.monotonic() >= deadline:
+            return False
+        time.sleep(0.02)
+    return True
 
 
 def optimised(spark: SparkSession, rows: DataFrame) -> Any:
