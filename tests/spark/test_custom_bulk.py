@@ -27,9 +27,9 @@ OUT = "user STRING, what STRING, number BIGINT, event_ts TIMESTAMP"
 
 @pytest.fixture(scope="module")
 def archive(spark: SparkSession, bare_config: AppConfig, home: Home) -> Archive:
-    """Four hours, every tenth event half an hour late."""
+    """Two hours, every tenth event half an hour late."""
     made = create_archive(spark, bare_config, home)
-    events(spark, 800, late_every=10).writeTo(made.name).append()
+    events(spark, 800, hours=2, late_every=10).writeTo(made.name).append()
     return made
 
 
@@ -124,7 +124,7 @@ def in_pandas(events: DataFrame) -> DataFrame:
 
 
 def with_timeouts(events: DataFrame) -> DataFrame:
-    """`applyInPandasWithState`: a user's events until an hour has passed without any."""
+    """`applyInPandasWithState`: a user's events until ten minutes have passed without any."""
     import pandas as pd
     from pyspark.sql.streaming.state import GroupStateTimeout
 
@@ -143,7 +143,7 @@ def with_timeouts(events: DataFrame) -> DataFrame:
         state.update((n, last))
         state.setTimeoutTimestamp(max(last + 600_000, state.getCurrentWatermarkMs() + 1))
 
-    timed = events.where("id % 50 < 20").withWatermark("event_ts", "10 minutes").groupBy("user")
+    timed = events.where("id % 300 < 100").withWatermark("event_ts", "10 minutes").groupBy("user")
     return timed.applyInPandasWithState(
         until_quiet, OUT, "n BIGINT, last BIGINT", "append", GroupStateTimeout.EventTimeTimeout
     )
@@ -157,8 +157,8 @@ def first_of_values(events: DataFrame) -> DataFrame:
 def first_of_minutes(events: DataFrame) -> DataFrame:
     from pyspark.sql import functions as F
 
-    minutes = events.select("user", F.date_trunc("hour", "event_ts").alias("event_ts"))
-    return minutes.withWatermark("event_ts", "70 minutes").dropDuplicates(["user", "event_ts"])
+    minutes = events.select("id", "user", F.date_trunc("minute", "event_ts").alias("event_ts"))
+    return minutes.withWatermark("event_ts", "10 minutes").dropDuplicates(["user", "event_ts"])
 
 
 def from_two(events: DataFrame, others: DataFrame) -> DataFrame:
@@ -182,7 +182,7 @@ def from_two(events: DataFrame, others: DataFrame) -> DataFrame:
                 n += 1
                 for timer in list(self.handle.listTimers()):
                     self.handle.deleteTimer(timer)
-                self.handle.registerTimer(int(row.event_ts.timestamp() * 1000) + 3_000_000)
+                self.handle.registerTimer(int(row.event_ts.timestamp() * 1000) + 1_000_000)
             self.count.update((n,))
             return iter(())
 
@@ -196,7 +196,7 @@ def from_two(events: DataFrame, others: DataFrame) -> DataFrame:
 
     known = events.sparkSession.createDataFrame([("u1", 1000), ("nobody", 5)], "user STRING, n BIGINT")
     one = events.where("id % 7 = 1 AND id % 300 < 100").withWatermark("event_ts", "10 minutes")
-    other = others.where("id % 7 <> 1").withWatermark("event_ts", "20 minutes")
+    other = others.where("id % 7 <> 1").withWatermark("event_ts", "12 minutes")
     both = one.select("user", "event_ts").union(other.select("user", "event_ts"))
     return both.groupBy("user").transformWithState(
         Counting(), OUT, "Append", "EventTime", initialState=known.groupBy("user")
@@ -204,7 +204,7 @@ def from_two(events: DataFrame, others: DataFrame) -> DataFrame:
 
 
 JOBS: dict[Callable[..., Any], int] = {
-    every_kind: 200, in_pandas: 10, with_timeouts: 5, first_of_values: 100, first_of_minutes: 20, from_two: 8
+    every_kind: 200, in_pandas: 40, with_timeouts: 12, first_of_values: 100, first_of_minutes: 200, from_two: 8
 }  # fmt: skip
 """Each with the fewest rows that it must give: a comparison of nothing shows nothing."""
 
@@ -222,7 +222,7 @@ def test_over_the_same_slices_it_gives_the_rows_of_micro_batches(
     from pyspark.sql import Observation
 
     job = job_of(function)
-    plan = save_plan(location / "plan", dict.fromkeys(job.sources, archive), DAY, bound=timedelta(minutes=50))
+    plan = save_plan(location / "plan", dict.fromkeys(job.sources, archive), DAY, bound=timedelta(minutes=15))
     ordered: Counter[tuple[Any, ...]] = Counter()
     sources = dict.fromkeys(job.sources, archive.source())
     outcome = run_slices(
