@@ -54,7 +54,8 @@ def every_kind(events: DataFrame) -> DataFrame:
 
         def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[Any]:
             n = self.count.get()[0] if self.count.exists() else 0
-            for row in rows:
+            # The order of rows in a micro-batch is not defined.
+            for row in sorted(rows, key=lambda one: (one.event_ts, one.value)):
                 n += 1
                 third = (row.value % 3,)
                 seen = self.by.getValue(third)
@@ -158,7 +159,7 @@ def first_of_minutes(events: DataFrame) -> DataFrame:
     from pyspark.sql import functions as F
 
     minutes = events.select("id", "user", F.date_trunc("minute", "event_ts").alias("event_ts"))
-    return minutes.withWatermark("event_ts", "10 minutes").dropDuplicates(["user", "event_ts"])
+    return minutes.withWatermark("event_ts", "10 minutes").dropDuplicates(["user", "event_ts"]).drop("id")
 
 
 def from_two(events: DataFrame, others: DataFrame) -> DataFrame:
@@ -178,7 +179,7 @@ def from_two(events: DataFrame, others: DataFrame) -> DataFrame:
 
         def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[Any]:
             n = (self.count.get() or (0,))[0]
-            for row in rows:
+            for row in sorted(rows, key=lambda one: one.event_ts):
                 n += 1
                 for timer in list(self.handle.listTimers()):
                     self.handle.deleteTimer(timer)
