@@ -43,11 +43,14 @@ COMMANDS: dict[str, Entry] = {
     "run": Entry("Apps", "rekappa.cli.run:run", "Run an app from its selected sources."),
     "runs": Entry("Apps", "rekappa.cli.runs:runs", "List runs; show one, and the code it ran."),
     "query": Entry("Apps", "rekappa.cli.query:query", "SQL over sinks, staging, archive and dead letters."),
+    "start": Entry("Apps", "rekappa.cli.jobs:start", "Run an app or its router detached, looked after."),
+    "jobs": Entry("Apps", "rekappa.cli.jobs:jobs", "List what runs detached; start anew what was lost."),
     "stop": Entry("Apps", "rekappa.cli.run:stop", "Stop a run after its current batch."),
     "produce": Entry("Apps", "rekappa.cli.produce:produce", "Send a file's rows as events, also of past times."),
     "manifest": Entry("Apps", "rekappa.cli.manifest:manifest", "Write what keeps an app running elsewhere."),
     "archive": Entry("Archive", "rekappa.cli.archive:archive", "Copy topics into Iceberg tables; look after them."),
     "cost": Entry("Archive", "rekappa.cli.cost:cost", "Bytes in Kafka and in the archive, and their price."),
+    "advise": Entry("Recover", "rekappa.cli.advise:advise", "Say which recovery fits an outage, and why."),
     "plan": Entry("Recover", "rekappa.cli.backfill:plan", "Show what a backfill would do; changes nothing."),
     "backfill": Entry("Recover", "rekappa.cli.backfill:backfill", "Re-run an app over a past window into staging."),
     "pause": Entry("Recover", "rekappa.cli.backfill:pause", "Pause a backfill after its current slice."),
@@ -57,10 +60,13 @@ COMMANDS: dict[str, Entry] = {
     "diff": Entry("Recover", "rekappa.cli.diff:diff", "Show or export every difference that validate found."),
     "publish": Entry("Recover", "rekappa.cli.publish:publish", "Replace the window in production with staging."),
     "undo": Entry("Recover", "rekappa.cli.publish:undo", "Bring back the window as it was before publishing."),
+    "bootstrap": Entry("Recover", "rekappa.cli.bootstrap:bootstrap", "Build state from the archive, then go live."),
     "clean": Entry("Recover", "rekappa.cli.publish:clean", "Remove staging that is no longer needed."),
     "checkpoints": Entry("Recover", "rekappa.cli.checkpoints:checkpoints", "What a live job can be restarted from."),
     "savepoint": Entry("Recover", "rekappa.cli.checkpoints:savepoint", "Keep such a point by name."),
     "rewind": Entry("Recover", "rekappa.cli.rewind:rewind", "Restart a live job from an earlier point."),
+    "console": Entry("Console", "rekappa.cli.console:console", "Every operation in a browser."),
+    "users": Entry("Console", "rekappa.cli.users:users", "Who may log in to the console, and as what."),
     "up": Entry("Stack", "rekappa.cli.stack:up", "Start the local Kafka broker and catalog."),
     "down": Entry("Stack", "rekappa.cli.stack:down", "Stop the local Kafka broker."),
     "status": Entry("Stack", "rekappa.cli.stack:status", "Show the local stack."),
@@ -162,9 +168,22 @@ def reported() -> Iterator[None]:
         raise
     except Exception as error:
         _debug(error)
+        if isinstance(error, OSError) and (unusable := _not_ours(error)):
+            raise Refusal(unusable) from error
         if ended := _spark_ended():
             raise WorkFailure(ended) from error
         raise Defect(error) from error
+
+
+def _not_ours(error: OSError) -> RekappaError | None:
+    """A file or folder that this user may not use, or a project folder that can't be one."""
+    inside = error.filename is not None and Path(os.fsdecode(error.filename)).is_relative_to(Home.locate().root)
+    if not inside and not (isinstance(error, PermissionError) and error.filename):
+        return None
+    return RekappaError(
+        f"Cannot use {os.fsdecode(error.filename)}: {error.strerror}",
+        hint="Is it yours? REKAPPA_HOME names another project folder.",
+    )
 
 
 def _spark_ended() -> RekappaError | None:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
 import click
 
 from rekappa.cli.options import app_argument, dry_run_option, json_option, run_argument, set_option
-from rekappa.cli.output import output
+from rekappa.cli.output import Output, output
 from rekappa.cli.runs import show_run
 from rekappa.home import Home
 
@@ -55,19 +59,8 @@ def run(
         out.table("Would run", ["job", "source", "sink"], rows)
         return
     from rekappa.runs.live import run_live
-    from rekappa.runs.queries import QueryProgress
-    from rekappa.store.record import Run
-    from rekappa.tokens import reports as rates
 
-    with out.progress(f"{loaded.config.app} live") as line:
-
-        def show(reports: list[QueryProgress]) -> None:
-            words = [*(_words(one) for one in reports), *(f"cap {rate}" for rate in rates())]
-            line.update(sum(report.rows for report in reports), text="   ".join(words))
-
-        def started(made: Run) -> None:
-            click.echo(f"run {made.id}: Ctrl-C stops it after the current batch", err=True)
-
+    with live_progress(out, f"{loaded.config.app} live") as shown:
         ended = run_live(
             loaded,
             bound,
@@ -75,11 +68,31 @@ def run(
             available_now=available_now,
             fresh=fresh,
             append_again=append_again,
-            on_start=started,
-            on_progress=show,
-            tell=lambda text: click.echo(text, err=True),
+            **shown,
         )
     show_run(out, Home.locate(), ended.id)
+
+
+@contextmanager
+def live_progress(out: Output, title: str) -> Iterator[dict[str, Any]]:
+    """How a live run is shown while it runs: what to give to `run_live` as on_start, on_progress and tell."""
+    from rekappa.operations.deeds import name_run, record_deed
+    from rekappa.runs.queries import QueryProgress
+    from rekappa.store.record import Run
+    from rekappa.tokens import reports as rates
+
+    with out.progress(title) as line:
+
+        def show(reports: list[QueryProgress]) -> None:
+            words = [*(_words(one) for one in reports), *(f"cap {rate}" for rate in rates())]
+            line.update(sum(report.rows for report in reports), text="   ".join(words))
+
+        def started(made: Run) -> None:
+            name_run(Home.locate(), made.id)
+            record_deed(Home.locate(), "run", made.app, made.id)
+            click.echo(f"run {made.id}: Ctrl-C stops it after the current batch", err=True)
+
+        yield {"on_start": started, "on_progress": show, "tell": lambda text: click.echo(text, err=True)}
 
 
 def _words(report: object) -> str:
@@ -97,6 +110,7 @@ def _words(report: object) -> str:
 @json_option
 def stop(run: str, dry_run: bool, as_json: bool) -> None:
     """Stop RUN after its current batch, and wait until it has."""
+    from rekappa.operations.deeds import record_deed
     from rekappa.runs.stopping import process_of, stop_run
     from rekappa.store.runs import RunStore
 
@@ -106,4 +120,5 @@ def stop(run: str, dry_run: bool, as_json: bool) -> None:
     if dry_run:
         out.record({"run": found.id, "state": found.state, "would_stop_process": process_of(store, found.id).pid})
         return
+    record_deed(Home.locate(), "stop", found.app, found.id)
     show_run(out, Home.locate(), stop_run(store, found.id).id)

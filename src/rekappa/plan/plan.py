@@ -81,6 +81,18 @@ class SourcePlan:
 
 
 @dataclass(frozen=True, slots=True)
+class LookupPlan:
+    """The version of a lookup's table that is read: `versions` of its rows begin in the job's `reads`, the first of all
+    at `first`."""
+
+    name: str
+    table: str
+    snapshot: int | None
+    versions: int
+    first: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
 class JobPlan:
     """One job's part: its mode, and then chunks (bulk) or slices (the other modes).
 
@@ -116,6 +128,7 @@ class JobPlan:
     finality: Finality | None = None
     vouched: bool = True
     state: str = ""
+    lookups: tuple[LookupPlan, ...] = ()
     by_slice: bool = False
 
     @property

@@ -6,20 +6,15 @@ from rekappa.config.load import Loaded
 from rekappa.config.model import IcebergCandidate
 from rekappa.errors import RunError
 from rekappa.plan.plan import SourcePlan
-from rekappa.record import METADATA
 from rekappa.replay.values import ArchiveSource
-from rekappa.sources.decode import metadata_type, payload_type
+from rekappa.sources.decode import record_type
 from rekappa.sources.open import named_source, past_candidate
 
 
 def archive_source(loaded: Loaded, planned: SourcePlan) -> ArchiveSource:
     """Its table, the record's schema and the columns to read. Refuses one that is not an Iceberg table."""
-    from pyspark.sql.types import StructField, StructType
-
     source = named_source(loaded, planned.name)
     candidate = past_candidate(planned.name, source)[1]
     if not isinstance(candidate, IcebergCandidate):
         raise RunError(f"Cannot replay source {planned.name!r} in slices: it is not an Iceberg table")
-    payload = payload_type(source, loaded.folder)
-    record = StructType([*payload.fields, StructField(METADATA, metadata_type())])
-    return ArchiveSource(candidate.table, record, planned.columns)
+    return ArchiveSource(candidate.table, record_type(source, loaded.folder), planned.columns)

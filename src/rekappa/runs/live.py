@@ -17,7 +17,9 @@ from rekappa.config.bind import Query, queries
 from rekappa.config.load import Loaded
 from rekappa.errors import AppError, LeaseLost, RunError, WorkFailed
 from rekappa.home import Home
-from rekappa.replay.batches import Feed, feeds, record_batches
+from rekappa.lookups.open import with_lookups
+from rekappa.replay.batches import Feed, record_batches
+from rekappa.runs.catch_up import Feeding, LiveRun, feedings, require_readable
 from rekappa.runs.code import code_of, record_live_start
 from rekappa.runs.current import same_places
 from rekappa.runs.doubling import require_nothing_doubled, target
@@ -25,7 +27,6 @@ from rekappa.runs.migration import Tell, prepare_sinks
 from rekappa.runs.queries import AVAILABLE_NOW, ProgressReader, QueryProgress, StopBetweenBatches, start_query
 from rekappa.runs.signals import stopping_on_signals
 from rekappa.sinks.registry import open_sink
-from rekappa.sources.open import open_stream
 from rekappa.sources.topics import require_topics
 from rekappa.spark.calling import results_of
 from rekappa.spark.failures import read_failure, told
@@ -67,28 +68,32 @@ def choose_run(store: RunStore, loaded: Loaded, bound: Sequence[Query], *, fresh
     """The app's live run to continue, or a new one. Called by the process that holds the app's leases."""
     config = loaded.config
     selected = {name: source.selected for name, source in config.sources.items()}
-    elsewhere = dict(loaded.elsewhere)
     earlier = store.runs(config.app, Kind.LIVE)
     last = next((run for run in same_places(store, loaded) if run.state.resumable), None)
     if last is None or fresh:
         if not append_again:
             require_nothing_doubled(store, config, bound, earlier)
-        places = {query.name: target(config.sinks[query.sink]) for query in bound}
-        spec = {
-            "selected": selected,
-            "overrides": list(loaded.overrides),
-            "targets": places,
-            "elsewhere": elsewhere,
-            "owner": config.owner,
-        }
-        run = Run(id=new_run_id(Kind.LIVE), app=config.app, kind=Kind.LIVE, folder=str(loaded.folder), spec=spec)
-        return store.create(run)
+        return store.create(new_live_run(loaded, bound))
     if last.spec.get("selected") != selected:
         raise RunError(
             f"Cannot continue live run {last.id}: it read {last.spec.get('selected')}, now {selected} is selected",
             hint="Select the same candidates, or start over with `--fresh` (new checkpoints, no state).",
         )
     return last
+
+
+def new_live_run(loaded: Loaded, bound: Sequence[Query], **told: Any) -> Run:
+    """The record of a live run that begins; `told` is added to what it says of itself for ever."""
+    config = loaded.config
+    spec = {
+        "selected": {name: source.selected for name, source in config.sources.items()},
+        "overrides": list(loaded.overrides),
+        "targets": {query.name: target(config.sinks[query.sink]) for query in bound},
+        "elsewhere": dict(loaded.elsewhere),
+        "owner": config.owner,
+        **told,
+    }
+    return Run(id=new_run_id(Kind.LIVE), app=config.app, kind=Kind.LIVE, folder=str(loaded.folder), spec=spec)
 
 
 def run_live(
@@ -99,11 +104,15 @@ def run_live(
     available_now: bool = False,
     fresh: bool = False,
     append_again: bool = False,
+    choose: Callable[[RunStore], Run] | None = None,
     on_start: Callable[[Run], None] = lambda run: None,
     on_progress: OnProgress = lambda progress: None,
     tell: Tell = lambda text: None,
 ) -> Run:
     """Run until stopped (Ctrl-C, SIGTERM) or, with `available_now`, until caught up.
+
+    What Kafka no longer has of the events that come next is read from the archive first; refused, with nothing touched,
+    where that lacks some too. `choose`, called with the leases held, says which run it is, if not the app's last one.
 
     Stopped or killed, the same call continues where the checkpoint is; no event is lost or doubled. `fresh` begins a
     new run with empty state, and is refused where that would append again what an earlier run has appended, unless
@@ -117,19 +126,27 @@ def run_live(
     store = RunStore.open(home)
     code = code_of(home, loaded)
     with store.claim([_lease(loaded, query) for query in bound], f"run {config.app!r}") as claim:
-        run = choose_run(store, loaded, bound, fresh=fresh, append_again=append_again)
+        if choose is None:
+            run = choose_run(store, loaded, bound, fresh=fresh, append_again=append_again)
+        else:
+            run = choose(store)
+        live = LiveRun(loaded, app, home, run.id, bound)
+        require_readable(live, lambda: live_session(loaded, home))
         claim.begin(run.id, spark_log(home).name)
         started: list[_Started] = []
         try:
             on_start(store.run(run.id))
-            trigger = config.profiles.live.trigger or TRIGGER
             with told(f"run {config.app!r}", GOES_ON), stopping_on_signals() as stop:
-                spark = open_session(config, "live", home, **_retention(loaded))
+                spark = live_session(loaded, home)
                 record = partial(record_live_start, store, loaded, code, claim)
-                when = AVAILABLE_NOW if available_now else trigger
-                _start(spark, loaded, app, home, claim, when, stop, started, record, tell)
                 keep = partial(_keep_savepoint, home, run, [query.name for query in bound], tell)
-                _watch(store, claim, home.checkpoint(config.app, run.id), started, stop, on_progress, keep)
+                for feeding in feedings(live, spark, store, claim, tell):
+                    started.clear()
+                    when = AVAILABLE_NOW if available_now or feeding.ends else _trigger(loaded)
+                    _start(spark, live, claim, feeding, when, stop, started, record, tell)
+                    _watch(store, claim, live.folder, started, stop, on_progress, keep)
+                    if stop.is_set():
+                        break
         except BaseException as error:
             # Before the leases are given back: nothing of this run may write beside the next one.
             _stop_all(started)
@@ -146,6 +163,15 @@ def _lease(loaded: Loaded, query: Query) -> str:
     return f"{name} to {loaded.elsewhere[query.sink]}" if query.sink in loaded.elsewhere else name
 
 
+def live_session(loaded: Loaded, home: Home) -> SparkSession:
+    """Spark under the live profile."""
+    return open_session(loaded.config, "live", home, **_retention(loaded))
+
+
+def _trigger(loaded: Loaded) -> timedelta:
+    return loaded.config.profiles.live.trigger or TRIGGER
+
+
 def _retention(loaded: Loaded) -> dict[str, str]:
     key = "spark.sql.streaming.minBatchesToRetain"
     return {} if key in loaded.config.profiles.live.spark else {key: str(KEEP_CHECKPOINTS)}
@@ -153,10 +179,9 @@ def _retention(loaded: Loaded) -> dict[str, str]:
 
 def _start(
     spark: SparkSession,
-    loaded: Loaded,
-    app: App,
-    home: Home,
+    live: LiveRun,
     claim: Claim,
+    feeding: Feeding,
     trigger: timedelta,
     stop: threading.Event,
     started: list[_Started],
@@ -167,28 +192,28 @@ def _start(
 
     `record` is told of each just before it starts, `tell` of every table that is altered.
     """
-    config = loaded.config
-    assert claim.run is not None
-    bound = queries(config, app)
+    loaded, config, history = live.loaded, live.loaded.config, live.history()
     built = []
-    for job in app.jobs.values():
-        inputs = {name: open_stream(spark, loaded, home, name) for name in job.sources}
-        results = results_of(job, inputs)
-        for query in (query for query in bound if query.job == job.name):
-            rows, declared = results[query.output], config.sinks[query.sink]
+    for job in live.app.jobs.values():
+        own = [query for query in live.bound if query.job == job.name and feeding.takes(query)]
+        results = results_of(with_lookups(spark, config, job), feeding.inputs(job)) if own else {}
+        for query in own:
+            rows, declared = feeding.query(query, results[query.output]), config.sinks[query.sink]
             require_made(rows.columns, query.sink, declared)
             require_time(rows.schema, query.output, declared.event_time)
-            sink = open_sink(query.sink, config, home, config.profiles.live.max_rows_per_second)
-            built.append((query, rows, sink, feeds(config, job)))
+            sink = open_sink(query.sink, config, live.home, config.profiles.live.max_rows_per_second)
+            built.append((query, rows, sink, live.feeds(query)))
     prepare_sinks(spark, loaded, [(sink, rows.schema) for _, rows, sink, _ in built], tell)
     for query, rows, sink, order in built:
-        checkpoint = home.checkpoint(config.app, claim.run) / query.name
+        checkpoint = live.checkpoint(query)
         chosen = config.profiles.live.spark.get(PROVIDER)
         record(query.name, checkpoint, order)
+        held = partial(history.holds_back, query.name, checkpoint, order) if history else lambda number: False
+        wanted = {PROVIDER: plain(chosen) if chosen else state_store(rows), **feeding.settings(query)}
         try:
-            with settings(spark, {PROVIDER: plain(chosen) if chosen else state_store(rows)}):
+            with settings(spark, wanted):
                 mode = config.sinks[query.sink].output_mode
-                handle = start_query(rows, sink, claim, query.name, checkpoint, trigger, stop, mode)
+                handle = start_query(rows, sink, claim, query.name, checkpoint, trigger, stop, mode, held)
         except Exception as error:
             if type(error).__name__ != "AnalysisException":
                 raise
