@@ -192,7 +192,9 @@ def _ask(spark: SparkSession, loaded: Loaded, app: App, request: BackfillRequest
         from rekappa.replay.custom.capture import parsed
         from rekappa.replay.custom.query import obstacle
 
-        in_the_way = obstacle(spark, job, {name: parsed(spark, ddl) for name, ddl in schemas.items()})
+        in_the_way = "it reads a lookup"
+        if not job.lookups:
+            in_the_way = obstacle(spark, job, {name: parsed(spark, ddl) for name, ddl in schemas.items()})
         shapes = [replace(shape, obstacle=in_the_way) for shape in shapes]
     choice = choose(job.name, shapes, request.mode, warm_up_told=request.warm_up is not None)
     lateness = max(past_candidate(name, source)[1].max_misalignment for name, source in sources.items())
