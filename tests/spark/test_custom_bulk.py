@@ -144,7 +144,8 @@ def with_timeouts(events: DataFrame) -> DataFrame:
         state.update((n, last))
         state.setTimeoutTimestamp(max(last + 600_000, state.getCurrentWatermarkMs() + 1))
 
-    timed = events.where("id % 300 < 100").withWatermark("event_ts", "10 minutes").groupBy("user")
+    some = events.where("user > 'u3' OR id % 500 < 100")
+    timed = some.withWatermark("event_ts", "10 minutes").groupBy("user")
     return timed.applyInPandasWithState(
         until_quiet, OUT, "n BIGINT, last BIGINT", "append", GroupStateTimeout.EventTimeTimeout
     )
@@ -196,8 +197,8 @@ def from_two(events: DataFrame, others: DataFrame) -> DataFrame:
             pass
 
     known = events.sparkSession.createDataFrame([("u1", 1000), ("nobody", 5)], "user STRING, n BIGINT")
-    one = events.where("id % 7 = 1 AND id % 300 < 100").withWatermark("event_ts", "10 minutes")
-    other = others.where("id % 7 <> 1").withWatermark("event_ts", "12 minutes")
+    one = events.where("id % 7 = 0 OR id % 7 = 1 AND id % 500 < 100").withWatermark("event_ts", "10 minutes")
+    other = others.where("id % 7 > 1").withWatermark("event_ts", "12 minutes")
     both = one.select("user", "event_ts").union(other.select("user", "event_ts"))
     return both.groupBy("user").transformWithState(
         Counting(), OUT, "Append", "EventTime", initialState=known.groupBy("user")
@@ -205,7 +206,7 @@ def from_two(events: DataFrame, others: DataFrame) -> DataFrame:
 
 
 JOBS: dict[Callable[..., Any], int] = {
-    every_kind: 200, in_pandas: 40, with_timeouts: 12, first_of_values: 100, first_of_minutes: 200, from_two: 8
+    every_kind: 200, in_pandas: 40, with_timeouts: 10, first_of_values: 100, first_of_minutes: 200, from_two: 8
 }  # fmt: skip
 """Each with the fewest rows that it must give: a comparison of nothing shows nothing."""
 
