@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from rekappa.config.bind import Query
 from rekappa.config.load import Loaded
 from rekappa.errors import RunError
 from rekappa.store.record import Kind, Run, State
 from rekappa.store.runs import RunStore
+
+REWIND, OPEN, UNDOING = "rewind", "open", "undoing"
+"""In a run's progress: a rewind that made it is not completed yet, or is being undone."""
 
 
 def same_places(store: RunStore, loaded: Loaded) -> list[Run]:
@@ -25,3 +29,18 @@ def current_run(store: RunStore, loaded: Loaded) -> Run:
         app = loaded.config.app
         raise RunError(f"Cannot find a live run of {app!r}: it never ran here", hint=f"`rekappa run {app}` begins one.")
     return found[0]
+
+
+def live_lease(loaded: Loaded, query: Query) -> str:
+    """One process at a time writes a sink; one that writes elsewhere may run beside production."""
+    name = f"live {loaded.config.app}/{query.name}"
+    return f"{name} to {loaded.elsewhere[query.sink]}" if query.sink in loaded.elsewhere else name
+
+
+def require_settled(run: Run) -> None:
+    """Refuse a run whose rewind, or the undoing of it, was cut short: its sinks may be in between."""
+    if run.progress.get(REWIND):
+        raise RunError(
+            f"Cannot go on with {run.app!r}: the rewind to run {run.id} is not completed",
+            hint=f"`rekappa rewind {run.app} --resume` completes it.",
+        )

@@ -14,27 +14,27 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rekappa.app import App
+from rekappa.checkpoints.fingerprint import read_fingerprint, require_readable, write_fingerprint
 from rekappa.checkpoints.savepoints import keep_hourly
 from rekappa.config.bind import Query, queries
 from rekappa.config.load import Loaded
 from rekappa.errors import AppError, LeaseLost, RunError, WorkFailed
 from rekappa.home import Home
-from rekappa.replay.batches import Feed, feeds, record_batches
+from rekappa.replay.batches import Feed, record_batches
+from rekappa.runs.built import BuiltQuery, build_queries
 from rekappa.runs.code import code_of, record_live_start
-from rekappa.runs.current import same_places
+from rekappa.runs.current import live_lease, require_settled, same_places
 from rekappa.runs.doubling import require_nothing_doubled, target
 from rekappa.runs.migration import Tell, prepare_sinks
 from rekappa.runs.queries import AVAILABLE_NOW, ProgressReader, QueryProgress, StopBetweenBatches, start_query
 from rekappa.runs.signals import stopping_on_signals
 from rekappa.sinks.registry import open_sink
-from rekappa.sources.open import open_stream
 from rekappa.sources.topics import require_topics
-from rekappa.spark.calling import results_of
 from rekappa.spark.failures import read_failure, told
 from rekappa.spark.launch import spark_log
-from rekappa.spark.outputs import require_made, require_time
-from rekappa.spark.session import open_session, plain
-from rekappa.spark.state import PROVIDER, settings, state_store
+from rekappa.spark.offsetlog import last_committed
+from rekappa.spark.session import open_session
+from rekappa.spark.state import PROVIDER, settings
 from rekappa.store.claim import Claim
 from rekappa.store.record import Kind, Run, State, new_run_id
 from rekappa.store.runs import RunStore
@@ -81,6 +81,7 @@ def choose_run(store: RunStore, loaded: Loaded, bound: Sequence[Query], *, fresh
         }
         run = Run(id=new_run_id(Kind.LIVE), app=config.app, kind=Kind.LIVE, folder=str(loaded.folder), spec=spec)
         return store.create(run)
+    require_settled(last)
     if last.spec.get("selected") != selected:
         raise RunError(
             f"Cannot continue live run {last.id}: it read {last.spec.get('selected')}, now {selected} is selected",
@@ -114,7 +115,7 @@ def run_live(
     require_topics(config, home, chosen)
     store = RunStore.open(home)
     code = code_of(home, loaded)
-    with store.claim([_lease(loaded, query) for query in bound], f"run {config.app!r}") as claim:
+    with store.claim([live_lease(loaded, query) for query in bound], f"run {config.app!r}") as claim:
         run = choose_run(store, loaded, bound, fresh=fresh, append_again=append_again)
         claim.begin(run.id, spark_log(home).name)
         started: list[_Started] = []
@@ -136,12 +137,6 @@ def run_live(
             raise
         claim.end(State.STOPPED)
     return store.run(run.id)
-
-
-def _lease(loaded: Loaded, query: Query) -> str:
-    """One process at a time writes a sink; one that writes elsewhere may run beside production."""
-    name = f"live {loaded.config.app}/{query.name}"
-    return f"{name} to {loaded.elsewhere[query.sink]}" if query.sink in loaded.elsewhere else name
 
 
 def _retention(loaded: Loaded, trigger: timedelta) -> dict[str, str]:
@@ -170,33 +165,34 @@ def _start(
     """
     config = loaded.config
     assert claim.run is not None
-    bound = queries(config, app)
-    built = []
-    for job in app.jobs.values():
-        inputs = {name: open_stream(spark, loaded, home, name) for name in job.sources}
-        results = results_of(job, inputs)
-        for query in (query for query in bound if query.job == job.name):
-            rows, declared = results[query.output], config.sinks[query.sink]
-            require_made(rows.columns, query.sink, declared)
-            require_time(rows.schema, query.output, declared.event_time)
-            sink = open_sink(query.sink, config, home, config.profiles.live.max_rows_per_second)
-            built.append((query, rows, sink, feeds(config, job)))
-    prepare_sinks(spark, loaded, [(sink, rows.schema) for _, rows, sink, _ in built], tell)
-    for query, rows, sink, order in built:
-        checkpoint = home.checkpoint(config.app, claim.run) / query.name
+    cap = config.profiles.live.max_rows_per_second
+    built = [(one, open_sink(one.query.sink, config, home, cap)) for one in build_queries(spark, loaded, app, home)]
+    folder = home.checkpoint(config.app, claim.run)
+    for one, _ in built:
+        _require_state(one, folder / one.query.name, tell)
+    prepare_sinks(spark, loaded, [(sink, one.rows.schema) for one, sink in built], tell)
+    for one, sink in built:
+        query, checkpoint = one.query, folder / one.query.name
         checkpoint.mkdir(parents=True, exist_ok=True)
-        chosen = config.profiles.live.spark.get(PROVIDER)
-        record(query.name, checkpoint, order)
+        write_fingerprint(checkpoint, one.operators)
+        record(query.name, checkpoint, one.feeds)
         try:
-            with settings(spark, {PROVIDER: plain(chosen) if chosen else state_store(rows)}):
+            with settings(spark, {PROVIDER: one.provider}):
                 mode = config.sinks[query.sink].output_mode
-                handle = start_query(rows, sink, claim, query.name, checkpoint, trigger, stop, mode)
+                handle = start_query(one.rows, sink, claim, query.name, checkpoint, trigger, stop, mode)
         except Exception as error:
             if type(error).__name__ != "AnalysisException":
                 raise
             message = str(error).split(";\n", 1)[0]
             raise AppError(f"Cannot stream job {query.job!r} into sink {query.sink!r}: {message}") from error
-        started.append(_Started(query, ProgressReader(query.name, handle), order))
+        started.append(_Started(query, ProgressReader(query.name, handle), one.feeds))
+
+
+def _require_state(one: BuiltQuery, checkpoint: Path, tell: Tell) -> None:
+    """Refuse code that would take one part of the kept state for another."""
+    kept = read_fingerprint(checkpoint) if last_committed(checkpoint) is not None else None
+    for note in require_readable(one.query.name, kept, one.operators) if kept is not None else ():
+        tell(f"query {one.query.name}: {note}; state that is there stays as it was made")
 
 
 def _watch(
