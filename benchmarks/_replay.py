@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import timedelta
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rekappa.config.model import AppConfig
@@ -16,6 +15,7 @@ from rekappa.plan.ordered import plan_slices
 from rekappa.plan.plan import JobPlan, Mode, Plan, SourcePlan
 from rekappa.plan.store import save
 from rekappa.replay.ordered import ArchiveSource
+from rekappa.storage.location import Location
 from rekappa.timeline import Window
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def planned(
-    config: AppConfig, home: Home, sources: Sequence[str], reads: Window, span: timedelta, path: Path
+    config: AppConfig, home: Home, sources: Sequence[str], reads: Window, span: timedelta, path: Location
 ) -> tuple[Slice, ...]:
     """Plan slices of `span` over the sources' archive tables and save them as the plan of the job `bench`."""
     zero = timedelta()

@@ -29,6 +29,7 @@ from rekappa.replay.ordered import HoldBack, SliceOutcome, run_slices
 from rekappa.replay.tuning import machine_memory, process_settings
 from rekappa.spark.private import ROCKSDB
 from rekappa.spark.session import open_session
+from rekappa.storage.location import Location
 from rekappa.timeline import Window
 
 if TYPE_CHECKING:
@@ -124,7 +125,8 @@ def replay(
     reads: Window = READS,
 ) -> tuple[int, SliceOutcome]:
     """The take-rate join over slices of `span` minutes into the table `out`: how many slices, and how it ended."""
-    plan = folder / "plan"
+    at = Location.local(folder)
+    plan = at / "plan"
     slices = planned(loaded.config, home, list(COLUMNS), reads, timedelta(minutes=span), plan)
     if ahead:
         _unaligned(plan, ahead)
@@ -143,14 +145,14 @@ def replay(
         {name: archive_source(spark, name, columns) for name, columns in COLUMNS.items()},
         lambda inputs: job.results(inputs)[job.name],
         write,
-        folder / "checkpoint",
+        at / "checkpoint",
         hold_back=HoldBack(window, "event_ts"),
         state_store=state_store,
     )
     return len(slices), outcome
 
 
-def _unaligned(path: Path, ahead: int) -> None:
+def _unaligned(path: Location, ahead: int) -> None:
     """Change the plan so that impressions are read some slices ahead of playbacks."""
     plan = load(path)
     (job,) = plan.jobs

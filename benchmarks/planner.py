@@ -24,6 +24,7 @@ from rekappa.plan.model import RowGroup, Split
 from rekappa.plan.ordered import plan_slices
 from rekappa.plan.plan import Estimate, JobPlan, Mode, Plan
 from rekappa.plan.store import PlanFile, save
+from rekappa.storage.location import Location
 from rekappa.timeline import Window
 
 SIZES = (10_000, 100_000, 1_000_000)
@@ -62,11 +63,11 @@ def measure(count: int) -> dict[str, Any]:
         "job", ("sink",), Mode.ORDERED, "", timedelta(), "", timedelta(), "", window, (), slices, (), (), Estimate(0, 0)
     )
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "plan"
+        path = Location.local(Path(folder) / "plan")
         saving = time.perf_counter()
         save(Plan("app", window, (), (job,)), path)
         saved = time.perf_counter()
-        size = path.stat().st_size
+        size = path.size()
         opened = PlanFile(path)
         opened.slice("job", 0)
         reading = time.perf_counter()

@@ -21,6 +21,7 @@ from rekappa.config.bind import load_app
 from rekappa.config.load import load
 from rekappa.replay.ordered import HoldBack, run_slices
 from rekappa.spark.session import open_session
+from rekappa.storage.location import Location
 from rekappa.timeline import Window
 
 if TYPE_CHECKING:
@@ -67,16 +68,16 @@ def _contend(name: str) -> dict[str, Any]:
 
     reads = WINDOW.widened(after=timedelta(hours=1))
     with tempfile.TemporaryDirectory() as folder:
-        began = time.monotonic()
-        slices = planned(loaded.config, home, ["playbacks"], reads, timedelta(minutes=span), Path(folder, "plan"))
+        began, at = time.monotonic(), Location.local(Path(folder))
+        slices = planned(loaded.config, home, ["playbacks"], reads, timedelta(minutes=span), at / "plan")
         outcome = run_slices(
             spark,
-            Path(folder, "plan"),
+            at / "plan",
             "bench",
             {"playbacks": archive_source(spark, "playbacks", ["account_id", "event_ts"])},
             lambda inputs: job.body(inputs["playbacks"]),
             write,
-            Path(folder, "checkpoint"),
+            at / "checkpoint",
             hold_back=HoldBack(reads, "session_start"),
             settings=settings,
         )

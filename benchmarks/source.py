@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any
 
 from benchmarks._reference import END, ROWS, START, bench_home, make_archive, reference_app
 from benchmarks._replay import archive_source, planned
-from rekappa.home import local_uri
 from rekappa.plan.store import PlanFile
 from rekappa.replay.state import log_settings, state_settings
 from rekappa.replay.stream import replay_stream
 from rekappa.spark.session import open_session
 from rekappa.spark.state import settings
+from rekappa.storage.location import Location
 from rekappa.timeline import Window
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def _scan(spark: SparkSession) -> float:
     return time.monotonic() - began
 
 
-def _stream(spark: SparkSession, source: ArchiveSource, plan: Path, slices: int, checkpoint: Path) -> float:
+def _stream(spark: SparkSession, source: ArchiveSource, plan: Location, slices: int, checkpoint: Location) -> float:
     began = time.monotonic()
     rows = replay_stream(
         spark, PlanFile(plan), "bench", "impressions", table=source.table, schema=source.schema, columns=source.columns
@@ -47,7 +47,7 @@ def _stream(spark: SparkSession, source: ArchiveSource, plan: Path, slices: int,
     with settings(spark, log_settings(chosen) | chosen):
         query = (
             rows.writeStream.format("noop")
-            .option("checkpointLocation", local_uri(checkpoint))
+            .option("checkpointLocation", checkpoint.uri)
             .trigger(processingTime="0 seconds")
             .start()
         )
@@ -67,13 +67,13 @@ def main() -> dict[str, Any]:
     reads = Window.parse(START, END).widened(after=timedelta(hours=1))  # events arrive up to half a minute late
     times: dict[str, list[float]] = {"batch": [], "replay": [], "replay, one column": []}
     with tempfile.TemporaryDirectory() as folder:
-        plan = Path(folder, "plan")
+        plan = Location.local(Path(folder, "plan"))
         slices = planned(loaded.config, home, ["impressions"], reads, timedelta(hours=1), plan)
         for turn in range(ROUNDS):
             times["batch"].append(_scan(spark))
             for name, columns in (("replay", ()), ("replay, one column", ("show_id",))):
                 source = archive_source(spark, "impressions", columns)
-                checkpoint = Path(folder, f"checkpoint-{turn}-{len(columns)}")
+                checkpoint = Location.local(Path(folder, f"checkpoint-{turn}-{len(columns)}"))
                 times[name].append(_stream(spark, source, plan, len(slices), checkpoint))
             print(f"   { ({name: round(seconds[-1], 2) for name, seconds in times.items()}) }", flush=True)
     spark.stop()

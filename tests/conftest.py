@@ -11,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from rekappa.home import Home
+from rekappa.storage.location import Location
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -23,7 +24,8 @@ settings.register_profile("any machine", deadline=None, suppress_health_check=[H
 settings.load_profile("any machine")
 
 # Tests write to stores of their own, never to that of the team of whoever runs them.
-os.environ.pop("REKAPPA_STORE", None)
+for name in ("REKAPPA_STORE", "REKAPPA_STORAGE"):
+    os.environ.pop(name, None)
 
 # The servers that sinks write to, and run stores: fixtures of several test modules.
 pytest_plugins = ["sink_servers", "stores"]
@@ -35,6 +37,12 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Home:
     root: Path = tmp_path_factory.mktemp("project") / ".rekappa"
     root.mkdir()
     return Home(root)
+
+
+@pytest.fixture
+def location(tmp_path: Path) -> Location:
+    """An empty folder as storage names it."""
+    return Location.local(tmp_path)
 
 
 @pytest.fixture(scope="session")

@@ -1,4 +1,4 @@
-"""The project folder `.rekappa`: everything that rekappa keeps on this machine.
+"""The project folder `.rekappa`: everything that rekappa keeps on this machine, and where it keeps the rest.
 
 `REKAPPA_HOME` names it; without that it is the nearest `.rekappa` at or above the current folder,
 or a new one in the current folder.
@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rekappa.errors import RunError
+from rekappa.storage.location import Location
+from rekappa.storage.root import storage_root
 
 
 def local_uri(path: Path) -> str:
@@ -89,10 +91,15 @@ class Home:
     def logs(self) -> Path:
         return self.root / "logs"
 
-    def checkpoint(self, app: str, run: str) -> Path:
-        """Where one run keeps its checkpoints, plan and control files. Never shared between runs."""
-        return self.root / "checkpoints" / app / run
+    @property
+    def storage(self) -> Location:
+        """The root of what a cluster and the next machine must see: this folder, unless the project names another."""
+        return storage_root(self.root)
 
-    def savepoints(self, app: str) -> Path:
+    def checkpoint(self, app: str, run: str) -> Location:
+        """Where one run keeps its checkpoints and plan. Never shared between runs."""
+        return self.storage / "checkpoints" / app / run
+
+    def savepoints(self, app: str) -> Location:
         """Where an app's checkpoints that are kept by name are, one folder for each."""
-        return self.root / "savepoints" / app
+        return self.storage / "savepoints" / app

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 import pytest
 
@@ -12,6 +11,7 @@ from rekappa.plan.finality import Finality
 from rekappa.plan.plan import JobPlan, Mode, Plan
 from rekappa.plan.store import load, save
 from rekappa.replay.journal import Journal
+from rekappa.storage.location import Location
 from rekappa.timeline import Window
 
 T0 = datetime(2026, 11, 1, tzinfo=UTC)
@@ -35,20 +35,20 @@ def test_of_sessions_only_the_state_knows() -> None:
 
 
 @pytest.mark.parametrize("finality", [None, PLAIN, replace(PLAIN, after=None, gap=5 * M, open_before=True)])
-def test_a_saved_plan_keeps_it(tmp_path: Path, finality: Finality | None) -> None:
+def test_a_saved_plan_keeps_it(location: Location, finality: Finality | None) -> None:
     zero = timedelta()
     job = JobPlan("job", ("out",), Mode.BULK, "", zero, "", zero, "", READS, (), finality=finality)
     plan = Plan("app", READS, (), (job,))
-    save(plan, tmp_path / "plan")
-    assert load(tmp_path / "plan") == plan
+    save(plan, location / "plan")
+    assert load(location / "plan") == plan
 
 
-def test_a_resumed_replay_still_knows_what_it_forced_out(tmp_path: Path) -> None:
-    journal = Journal(tmp_path / "replay.jsonl")
+def test_a_resumed_replay_still_knows_what_it_forced_out(location: Location) -> None:
+    journal = Journal(location / "replay")
     assert journal.not_final_from is None
     journal.note_watermark(T0)
     journal.note_not_final(T0 + 3 * M)
     journal.note_not_final(T0 + 3 * M)
-    again = Journal(tmp_path / "replay.jsonl")
+    again = Journal(location / "replay")
     assert (again.not_final_from, again.watermark) == (T0 + 3 * M, T0)
-    assert len((tmp_path / "replay.jsonl").read_text().splitlines()) == 2
+    assert len((location / "replay" / "000000.jsonl").read_text().splitlines()) == 2

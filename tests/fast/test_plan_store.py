@@ -6,7 +6,6 @@ import gzip
 import json
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 import pytest
 
@@ -15,6 +14,7 @@ from rekappa.plan.model import OffsetRange, Slice, SourceSlice, Split
 from rekappa.plan.plan import PLAN_VERSION, Chunk, Estimate, JobPlan, Mode, Plan, SourcePlan
 from rekappa.plan.shape import Tolerance
 from rekappa.plan.store import PlanFile, load, save
+from rekappa.storage.location import Location
 from rekappa.timeline import Window
 
 T0 = datetime(2026, 11, 1, tzinfo=UTC)
@@ -51,25 +51,25 @@ def sample_plan(slices: int = 5) -> Plan:
     return Plan("app", Window(at(0), at(slices)), ("eu", "us"), (ordered, bulk, quiet))
 
 
-def test_a_saved_plan_comes_back_equal_and_with_the_same_id(tmp_path: Path) -> None:
+def test_a_saved_plan_comes_back_equal_and_with_the_same_id(location: Location) -> None:
     plan = sample_plan()
-    identity = save(plan, tmp_path / "deep" / "plan.gz")
-    assert load(tmp_path / "deep" / "plan.gz") == plan
-    assert identity == plan.id == PlanFile(tmp_path / "deep" / "plan.gz").id
-    assert [file.name for file in (tmp_path / "deep").iterdir()] == ["plan.gz"]
+    identity = save(plan, location / "deep" / "plan.gz")
+    assert load(location / "deep" / "plan.gz") == plan
+    assert identity == plan.id == PlanFile(location / "deep" / "plan.gz").id
+    assert (location / "deep").names() == ["plan.gz"]
 
 
-def test_equal_plans_are_equal_files_and_another_plan_has_another_id(tmp_path: Path) -> None:
-    save(sample_plan(), tmp_path / "a")
-    save(sample_plan(), tmp_path / "b")
-    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+def test_equal_plans_are_equal_files_and_another_plan_has_another_id(location: Location) -> None:
+    save(sample_plan(), location / "a")
+    save(sample_plan(), location / "b")
+    assert (location / "a").read_bytes() == (location / "b").read_bytes()
     assert replace(sample_plan(), regions=("eu",)).id != sample_plan().id != sample_plan(6).id
 
 
-def test_one_slice_is_read_alone(tmp_path: Path) -> None:
+def test_one_slice_is_read_alone(location: Location) -> None:
     plan = sample_plan(20)
-    save(plan, tmp_path / "plan")
-    saved = PlanFile(tmp_path / "plan")
+    save(plan, location / "plan")
+    saved = PlanFile(location / "plan")
     for number in (0, 7, 19):
         assert saved.slice("sessions", number) == plan.job("sessions").slices[number]
     assert saved.slice("quiet", 0) == Slice(0, {})
@@ -77,16 +77,16 @@ def test_one_slice_is_read_alone(tmp_path: Path) -> None:
     assert saved.head == replace(plan, jobs=tuple(replace(job, slices=()) for job in plan.jobs))
 
 
-def test_the_file_is_plain_gzip_json_lines(tmp_path: Path) -> None:
-    save(sample_plan(), tmp_path / "plan")
-    with gzip.open(tmp_path / "plan") as file:
+def test_the_file_is_plain_gzip_json_lines(location: Location) -> None:
+    save(sample_plan(), location / "plan")
+    with gzip.open((location / "plan").path) as file:
         lines = [json.loads(line) for line in file]
     assert [line.get("slice") for line in lines] == [None, 0, 1, 2, 3, 4, 0, None, None]
 
 
-def test_what_the_plan_does_not_have_is_refused(tmp_path: Path) -> None:
-    save(sample_plan(), tmp_path / "plan")
-    saved = PlanFile(tmp_path / "plan")
+def test_what_the_plan_does_not_have_is_refused(location: Location) -> None:
+    save(sample_plan(), location / "plan")
+    saved = PlanFile(location / "plan")
     for number in (-1, 5):
         with pytest.raises(PlanError, match=rf"slice {number} .* the plan has 5"):
             saved.slice("sessions", number)
@@ -97,26 +97,26 @@ def test_what_the_plan_does_not_have_is_refused(tmp_path: Path) -> None:
     with pytest.raises(PlanError, match="source 'nope'"):
         sample_plan().job("rate").source("nope")
     with pytest.raises(PlanError, match="no such file"):
-        load(tmp_path / "gone")
+        load(location / "gone")
 
 
-def test_a_newer_version_is_refused_with_both_numbers(tmp_path: Path) -> None:
-    save(replace(sample_plan(), version=PLAN_VERSION + 1), tmp_path / "plan")
+def test_a_newer_version_is_refused_with_both_numbers(location: Location) -> None:
+    save(replace(sample_plan(), version=PLAN_VERSION + 1), location / "plan")
     with pytest.raises(PlanError, match=rf"version {PLAN_VERSION + 1}, .* reads {PLAN_VERSION}"):
-        PlanFile(tmp_path / "plan").slice("sessions", 0)
+        PlanFile(location / "plan").slice("sessions", 0)
 
 
-def test_a_damaged_file_is_refused_by_name_wherever_the_damage_is(tmp_path: Path) -> None:
-    save(sample_plan(), tmp_path / "plan")
-    good = (tmp_path / "plan").read_bytes()
-    path = tmp_path / "broken"
+def test_a_damaged_file_is_refused_by_name_wherever_the_damage_is(location: Location) -> None:
+    save(sample_plan(), location / "plan")
+    good = (location / "plan").read_bytes()
+    path = location / "broken"
     for cut in (0, 1, len(good) // 2, len(good) - 1):
-        path.write_bytes(good[:cut])
+        path.write(good[:cut])
         with pytest.raises(PlanError, match="broken"):
             load(path)
     refused = 0
     for spot in range(0, len(good), 7):
-        path.write_bytes(good[:spot] + bytes([good[spot] ^ 0xFF]) + good[spot + 1 :])
+        path.write(good[:spot] + bytes([good[spot] ^ 0xFF]) + good[spot + 1 :])
         try:
             same = load(path) == sample_plan()
         except PlanError as error:

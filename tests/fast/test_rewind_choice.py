@@ -24,16 +24,18 @@ from rekappa.errors import RunError
 from rekappa.home import Home
 from rekappa.recovery.choose import ToBatch, ToNewest, ToSavepoint, ToTime, choose, parse_to
 from rekappa.recovery.plan import QueryRewind, RewindPlan, SinkReset, planned_again
+from rekappa.storage.location import Location
 from rekappa.store.code import Code
 from rekappa.store.record import Batch, Kind, Run, Start, State
 from rekappa.store.runs import RunStore
 
 START = datetime(2026, 11, 1, tzinfo=UTC)
+CHECKPOINT = Location.local(Path("/c"))
 
 
 def point(batch: int, *lacking: str, savepoint: str | None = None) -> Restart:
     committed = START + timedelta(minutes=batch)
-    return Restart("live_1", "plays", RestartPoint(batch, committed, 0, lacking), Path("/c"), savepoint)
+    return Restart("live_1", "plays", RestartPoint(batch, committed, 0, lacking), CHECKPOINT, savepoint)
 
 
 KNOWN = [point(1, "state/0/0/2.delta"), point(2), point(4), point(4, savepoint="kept"), point(5, "offsets/4")]
@@ -98,9 +100,10 @@ def test_other_operators_than_before_are_refused(tmp_path: Path) -> None:
     assert compare_state([join], [StatefulOperator("deduplication", ("a",))]).misread
     wider = StatefulOperator("join", ("a = b",), ("a", "x", "b", "c"))
     assert not compare_state([join], [wider]).misread, "Spark keeps the columns of a join that are used"
-    assert read_fingerprint(tmp_path) is None
-    write_fingerprint(tmp_path, [join])
-    assert read_fingerprint(tmp_path) == (join,)
+    here = Location.local(tmp_path)
+    assert read_fingerprint(here) is None
+    write_fingerprint(here, [join])
+    assert read_fingerprint(here) == (join,)
     with pytest.raises(RunError, match="Cannot go on with the state of query 'plays': value 1 of operator 1"):
         require_readable("plays", [join], [StatefulOperator("join", ("a = b",), ("b", "x", "a"))])
 
@@ -113,25 +116,24 @@ def test_a_fork_shares_its_files_and_has_an_id_of_its_own(tmp_path: Path) -> Non
     for version in range(1, 4):
         (source / "state/0/0").mkdir(parents=True, exist_ok=True)
         (source / f"state/0/0/{version}.delta").write_text("state")
-    write_fingerprint(source, [])
-    fork(source, files_of(source, 1), tmp_path / "fork")
+    original, forked = Location.local(source), Location.local(tmp_path / "fork")
+    write_fingerprint(original, [])
+    fork(original, files_of(original, 1), forked)
     there = {str(path.relative_to(tmp_path / "fork")) for path in (tmp_path / "fork").rglob("*") if path.is_file()}
     assert there == {"offsets/0", "offsets/1", "commits/1", "state/0/0/1.delta", "state/0/0/2.delta",
                      "rekappa-state.json", "metadata"}  # fmt: skip
     assert (source / "metadata").read_text() == "metadata"
     assert (tmp_path / "fork/metadata").read_text() != "metadata"
-    write_fingerprint(tmp_path / "fork", [StatefulOperator("join")])
-    assert read_fingerprint(source) == (), "what the fork writes is not written into the original"
+    write_fingerprint(forked, [StatefulOperator("join")])
+    assert read_fingerprint(original) == (), "what the fork writes is not written into the original"
     (source / "state/0/0/1.delta").unlink()
     with pytest.raises(RunError, match=r"it lacks state/0/0/1\.delta"):
-        files_of(source, 1)
+        files_of(original, 1)
 
 
 def test_a_plan_is_read_back_as_it_was_written() -> None:
     reset = SinkReset("plays", "lake.x", 3, 1, "as they were")
-    part = QueryRewind(
-        "plays", "live_1", 4, START, "kept", Path("/c"), (), (Leg("live_1", 4, None),), START, reset, ("n",)
-    )
+    part = QueryRewind("plays", "live_1", 4, START, "kept", None, (), (Leg("live_1", 4, None),), START, reset, ("n",))
     plan = RewindPlan("live_2", "app", "live_1", (part,))
     assert planned_again(plan.as_json()) == plan
     with pytest.raises(RunError, match="version 9: this rekappa knows 1"):

@@ -27,11 +27,12 @@ from rekappa.checkpoints.savepoints import (
 )
 from rekappa.errors import RunError
 from rekappa.home import Home
+from rekappa.storage.location import Location
 
 NOW = datetime(2026, 11, 3, 12, tzinfo=UTC)
 
 
-def write(folder: Path, batches: range, sst: bool = False) -> None:
+def write(folder: Location, batches: range, sst: bool = False) -> None:
     """A checkpoint with one state store of these batches."""
     for batch in batches:
         for name in (
@@ -39,17 +40,17 @@ def write(folder: Path, batches: range, sst: bool = False) -> None:
             f"commits/{batch}",
             f"state/0/0/{batch + 1}.{'changelog' if sst else 'delta'}",
         ):
-            (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            (folder / name).write_text(f"v1\n{name}")
+            (folder / name).write(f"v1\n{name}")
     if sst:
-        (folder / "state/0/0/SSTs").mkdir()
-        (folder / "state/0/0/SSTs/one.sst").write_text("sst")
-        with zipfile.ZipFile(folder / "state/0/0/1.zip", "w") as packed:
+        (folder / "state/0/0/SSTs/one.sst").write("sst")
+        with zipfile.ZipFile((folder / "state/0/0/1.zip").path, "w") as packed:
             packed.writestr("metadata", 'v1\n{"sstFiles":[{"dfsSstFileName":"one.sst"}]}')
-    (folder / "metadata").write_text('{"id":"own"}')
-    described = folder / "state/0/_metadata/v2/0"
-    described.parent.mkdir(parents=True)
-    described.write_text(f'{{"paths":["file:{folder}/state/0/_stateSchema/default/0_x"]}}')
+    (folder / "metadata").write('{"id":"own"}')
+    (folder / "state/0/_metadata/v2/0").write(f'{{"paths":["file:{folder}/state/0/_stateSchema/default/0_x"]}}')
+
+
+def contents(folder: Location) -> dict[str, bytes]:
+    return {one.name: (folder / one.name).read_bytes() for one in folder.files()}
 
 
 def test_a_savepoint_outlives_what_it_was_taken_of(tmp_path: Path) -> None:
@@ -57,15 +58,14 @@ def test_a_savepoint_outlives_what_it_was_taken_of(tmp_path: Path) -> None:
     queries = {"plays": True, "rates": False}
     for query, sst in queries.items():
         write(home.checkpoint("app", "live_1") / query, range(4), sst)
-    before = {path: path.read_bytes() for path in home.checkpoint("app", "live_1").rglob("*") if path.is_file()}
+    before = contents(home.checkpoint("app", "live_1"))
     made = take(home, "app", "live_1", queries, "first")
-    assert {path: path.read_bytes() for path in home.checkpoint("app", "live_1").rglob("*") if path.is_file()} == before
+    assert contents(home.checkpoint("app", "live_1")) == before
     assert made.batches == {"plays": 3, "rates": 3}
     kept = home.savepoints("app") / "first"
-    assert os.stat(kept / "plays/state/0/0/SSTs/one.sst").st_nlink == 2, "nothing was copied"
+    assert os.stat((kept / "plays/state/0/0/SSTs/one.sst").path).st_nlink == 2, "nothing was copied"
     assert f"file:{kept}/plays/state/0/_stateSchema" in (kept / "plays/state/0/_metadata/v2/0").read_text()
-    for path in before:
-        path.unlink()
+    home.checkpoint("app", "live_1").remove()
     assert savepoints(home, "app") == (made,)
     line = line_of("live_1", "plays", lambda run: {})
     (found,) = restarts(home, "app", "plays", line, savepoints(home, "app"), verify=True)
@@ -76,7 +76,7 @@ def test_a_savepoint_outlives_what_it_was_taken_of(tmp_path: Path) -> None:
         take(home, "app", "live_1", [], "first")
     with pytest.raises(RunError, match="no batch that can be restored"):
         take(home, "app", "live_1", queries, "second")
-    assert [path.name for path in home.savepoints("app").iterdir()] == ["first"], "a refusal leaves nothing behind"
+    assert home.savepoints("app").names() == ["first"], "a refusal leaves nothing behind"
     with pytest.raises(RunError, match="Cannot name"):
         take(home, "app", "live_1", queries, "../up")
     drop(home, made)
@@ -109,7 +109,7 @@ def test_a_newer_savepoint_is_refused_with_both_versions(tmp_path: Path) -> None
     write(home.checkpoint("app", "live_1") / "plays", range(2))
     take(home, "app", "live_1", ["plays"], "one")
     file = home.savepoints("app") / "one" / "savepoint.json"
-    file.write_text(json.dumps({**json.loads(file.read_text()), "version": 7}))
+    file.write(json.dumps({**json.loads(file.read_text()), "version": 7}))
     with pytest.raises(RunError, match="version 7, this rekappa knows 1"):
         savepoints(home, "app")
 

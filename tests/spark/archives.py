@@ -6,7 +6,6 @@ import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rekappa.config.model import AppConfig
@@ -19,6 +18,7 @@ from rekappa.plan.plan import JobPlan, Mode, Plan, SourcePlan
 from rekappa.plan.store import save
 from rekappa.record import METADATA_TYPE
 from rekappa.replay.ordered import ArchiveSource
+from rekappa.storage.location import Location
 from rekappa.timeline import Window
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def events(
 
 
 def save_plan(
-    path: Path,
+    path: Location,
     archives: Mapping[str, Archive],
     reads: Window,
     *,

@@ -17,6 +17,7 @@ from rekappa.config.model import AppConfig
 from rekappa.home import Home
 from rekappa.replay.ordered import ArchiveSource, run_slices
 from rekappa.spark.session import open_session
+from rekappa.storage.location import Location
 
 
 def main(home: str, plan: str, checkpoint: str, table: str, out: str) -> None:
@@ -51,8 +52,9 @@ def main(home: str, plan: str, checkpoint: str, table: str, out: str) -> None:
         grouped = timed.groupBy(F.window("event_ts", "10 minutes"), "user").agg(F.count("*").alias("n"))
         return grouped.select("window.start", "user", "n")
 
+    places = [Location.local(Path(one)) for one in (plan, checkpoint)]
     source = ArchiveSource(table, spark.table(table).schema, ["user", "event_ts"])
-    outcome = run_slices(spark, Path(plan), "job", {"events": source}, counts, write, Path(checkpoint))  # type: ignore[arg-type]
+    outcome = run_slices(spark, places[0], "job", {"events": source}, counts, write, places[1])  # type: ignore[arg-type]
     (Path(out) / "finished").write_text(str(outcome.finished))
 
 

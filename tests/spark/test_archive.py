@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -159,7 +158,7 @@ def test_a_batch_that_is_run_again_changes_nothing(archive: Archive) -> None:
     assert last is not None
     assert last >= 2
     for name in (str(last), f".{last}.crc"):
-        (folder / "commits" / name).unlink(missing_ok=True)
+        (folder / "commits" / name).remove()
     archive.route_all()
     archive.assert_sound(1002)
 
@@ -197,7 +196,7 @@ def test_regions_with_topics_of_their_own(archive: Archive) -> None:
     assert (shown.topics, shown.rows, shown.lag, shown.dead_letters) == (tuple(topics.values()), 26, 3, 1)
     assert shown.complete_until.keys() == {"us", "eu"}
     # Without its checkpoint the router carries on after what the table holds of each region's topic.
-    shutil.rmtree(archive.route.checkpoint(archive.home))
+    archive.route.checkpoint(archive.home).remove()
     archive.route_all()
     archive.assert_sound(30)
     measured = cost(archive.loaded, archive.home, archive.route, 30)

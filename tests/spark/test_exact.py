@@ -7,7 +7,6 @@ import uuid
 from collections.abc import Mapping
 from datetime import timedelta
 from itertools import pairwise
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from archives import START, create_archive, save_plan
@@ -19,6 +18,7 @@ from rekappa.plan.plan import Mode
 from rekappa.plan.recorded import RecordedBatch, exact_slices
 from rekappa.replay.ordered import run_slices
 from rekappa.spark.offsetlog import committed_batches, starting_offsets
+from rekappa.storage.location import Location
 from rekappa.timeline import Window
 
 if TYPE_CHECKING:
@@ -36,30 +36,30 @@ def counts(inputs: Mapping[str, DataFrame]) -> DataFrame:
 
 
 def test_reproduces_production_batch_by_batch(
-    spark: SparkSession, bare_config: AppConfig, home: Home, broker: str, tmp_path: Path
+    spark: SparkSession, bare_config: AppConfig, home: Home, broker: str, location: Location
 ) -> None:
     topic = f"exact-{uuid.uuid4().hex[:8]}"
     create_topic(broker, topic)
     live: dict[int, list[tuple[Any, ...]]] = {}
     for rate, (first, last) in zip((170, 45, 1000), ((0, 400), (400, 520), (520, 1200)), strict=True):
         produce(broker, topic, first, last)
-        run_live(spark, broker, topic, tmp_path / "live", rate, live)
+        run_live(spark, broker, topic, location / "live", rate, live)
 
     archive = create_archive(spark, bare_config, home)
     kafka = spark.read.format("kafka").option("kafka.bootstrap.servers", broker).option("subscribe", topic)
     record(kafka.load()).writeTo(archive.name).append()
-    records = recorded(tmp_path / "live", topic)
+    records = recorded(location / "live", topic)
     ends = [entry.ends for entry in records]
     assert any(earlier == later for earlier, later in pairwise(ends)), "no batch without data"
 
     scan = archive.scan("events", READS, timedelta(minutes=15))
     slices = exact_slices(records, scan.splits)
-    save_plan(tmp_path / "plan", {"events": archive}, READS, slices=slices, mode=Mode.EXACT)
+    save_plan(location / "plan", {"events": archive}, READS, slices=slices, mode=Mode.EXACT)
     replayed: dict[int, list[tuple[Any, ...]]] = {}
     outcome = run_slices(
-        spark, tmp_path / "plan", "job", {"events": archive.source()}, counts,
+        spark, location / "plan", "job", {"events": archive.source()}, counts,
         lambda rows, number: replayed.update({number: sorted(tuple(row) for row in rows.collect())}),
-        tmp_path / "checks", close=False,
+        location / "checks", close=False,
     )  # fmt: skip
     assert outcome.rows == 1200
     assert outcome.late_rows > 0
@@ -101,7 +101,7 @@ def record(kafka: DataFrame) -> DataFrame:
 
 
 def run_live(
-    spark: SparkSession, broker: str, topic: str, checkpoint: Path, rate: int, out: dict[int, list[tuple[Any, ...]]]
+    spark: SparkSession, broker: str, topic: str, checkpoint: Location, rate: int, out: dict[int, list[tuple[Any, ...]]]
 ) -> None:
     stream = spark.readStream.format("kafka").option("kafka.bootstrap.servers", broker).option("subscribe", topic)
     stream = stream.option("startingOffsets", "earliest").option("maxOffsetsPerTrigger", str(rate))
@@ -110,11 +110,11 @@ def run_live(
         out[number] = sorted(tuple(row) for row in rows.collect())
 
     query = counts({"events": record(stream.load())}).writeStream.foreachBatch(write)
-    query = query.option("checkpointLocation", checkpoint.as_uri()).trigger(availableNow=True)
+    query = query.option("checkpointLocation", checkpoint.uri).trigger(availableNow=True)
     query.start().awaitTermination()
 
 
-def recorded(checkpoint: Path, topic: str) -> list[RecordedBatch]:
+def recorded(checkpoint: Location, topic: str) -> list[RecordedBatch]:
     """What a live run keeps of its batches, with where it began as batch -1."""
 
     def ends(line: str | None) -> dict[Position, int]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -16,6 +15,7 @@ from rekappa.plan.offsets import strict_slices
 from rekappa.plan.plan import Mode
 from rekappa.replay.ordered import HoldBack, run_slices
 from rekappa.replay.positions import cut_points
+from rekappa.storage.location import Location
 from rekappa.timeline import Window
 
 if TYPE_CHECKING:
@@ -53,13 +53,13 @@ def counts(inputs: Inputs) -> DataFrame:
     return seen.select("window.start", "user", "s")
 
 
-def test_windows_all_come_out_and_hold_back_keeps_the_window(archive: Archive, tmp_path: Path) -> None:
-    save_plan(tmp_path / "plan", {"events": archive}, DAY, bound=timedelta(minutes=30))
+def test_windows_all_come_out_and_hold_back_keeps_the_window(archive: Archive, location: Location) -> None:
+    save_plan(location / "plan", {"events": archive}, DAY, bound=timedelta(minutes=30))
     window = Window(START + timedelta(hours=1), START + timedelta(hours=5))
     sink = Collected()
     outcome = run_slices(
-        archive.spark, tmp_path / "plan", "job", {"events": archive.source(["user", "value", "event_ts"])}, counts,
-        sink, tmp_path / "checks", hold_back=HoldBack(window, "start"),
+        archive.spark, location / "plan", "job", {"events": archive.source(["user", "value", "event_ts"])}, counts,
+        sink, location / "checks", hold_back=HoldBack(window, "start"),
     )  # fmt: skip
     expected = counts({"events": archive.spark.table(archive.name)}).where(f"start >= '{window.start}'").collect()
     assert sink.rows == sorted(tuple(row) for row in expected)
@@ -70,22 +70,22 @@ def test_windows_all_come_out_and_hold_back_keeps_the_window(archive: Archive, t
     assert outcome.watermark is not None
     assert outcome.watermark < START + timedelta(hours=4)
     again = run_slices(
-        archive.spark, tmp_path / "plan", "job", {"events": archive.source()}, counts, sink, tmp_path / "checks"
+        archive.spark, location / "plan", "job", {"events": archive.source()}, counts, sink, location / "checks"
     )
     assert again.finished
     assert again.watermark == outcome.watermark
 
 
-def test_late_rows_are_counted(spark: SparkSession, bare_config: AppConfig, home: Home, tmp_path: Path) -> None:
+def test_late_rows_are_counted(spark: SparkSession, bare_config: AppConfig, home: Home, location: Location) -> None:
     late = create_archive(spark, bare_config, home)
     events(spark, 1200, late_every=10).writeTo(late.name).append()
-    save_plan(tmp_path / "plan", {"events": late}, DAY, bound=timedelta(minutes=15))
+    save_plan(location / "plan", {"events": late}, DAY, bound=timedelta(minutes=15))
     sink = Collected()
-    outcome = run_slices(spark, tmp_path / "plan", "job", {"events": late.source()}, counts, sink, tmp_path / "checks")
+    outcome = run_slices(spark, location / "plan", "job", {"events": late.source()}, counts, sink, location / "checks")
     assert 0 < outcome.late_rows <= 120
 
 
-def test_an_outer_join_closes(archive: Archive, spark: SparkSession, tmp_path: Path) -> None:
+def test_an_outer_join_closes(archive: Archive, spark: SparkSession, location: Location) -> None:
     from pyspark.sql import functions as F
 
     def joined(inputs: Inputs) -> DataFrame:
@@ -97,11 +97,11 @@ def test_an_outer_join_closes(archive: Archive, spark: SparkSession, tmp_path: P
         return left.join(right, on, "leftOuter").select(F.col("l.id"), F.col("r.id").alias("other"))
 
     both = {"events": archive, "others": archive}
-    save_plan(tmp_path / "plan", both, DAY, bound=timedelta(minutes=30))
+    save_plan(location / "plan", both, DAY, bound=timedelta(minutes=30))
     sink = Collected()
     outcome = run_slices(
-        spark, tmp_path / "plan", "job", {name: one.source(["id", "event_ts"]) for name, one in both.items()},
-        joined, sink, tmp_path / "checks",
+        spark, location / "plan", "job", {name: one.source(["id", "event_ts"]) for name, one in both.items()},
+        joined, sink, location / "checks",
     )  # fmt: skip
     table = spark.table(archive.name)
     expected = sorted(tuple(row) for row in joined({"events": table, "others": table}).collect())
@@ -140,20 +140,20 @@ def sessions(inputs: Inputs) -> DataFrame:
     return grouped.transformWithStateInPandas(Sessions(), "user STRING, n LONG", "append", "eventTime")
 
 
-def test_timers_fire_at_the_close(archive: Archive, spark: SparkSession, tmp_path: Path) -> None:
+def test_timers_fire_at_the_close(archive: Archive, spark: SparkSession, location: Location) -> None:
     reads = Window(START, START + timedelta(hours=1))
-    save_plan(tmp_path / "plan", {"events": archive}, reads, bound=timedelta(minutes=30))
+    save_plan(location / "plan", {"events": archive}, reads, bound=timedelta(minutes=30))
     sink = Collected()
     outcome = run_slices(
-        spark, tmp_path / "plan", "job", {"events": archive.source(["user", "event_ts"])}, sessions, sink,
-        tmp_path / "checks",
+        spark, location / "plan", "job", {"events": archive.source(["user", "event_ts"])}, sessions, sink,
+        location / "checks",
     )  # fmt: skip
     assert outcome.finished
     assert sum(n for _, n in sink.rows) == 1000
     assert {user for user, _ in sink.rows} == {f"u{n}" for n in range(7)}
 
 
-def test_alignment_bounds_the_state(archive: Archive, spark: SparkSession, tmp_path: Path) -> None:
+def test_alignment_bounds_the_state(archive: Archive, spark: SparkSession, location: Location) -> None:
     """The same join, with the sources in step and with one source read whole before the other."""
     from pyspark.sql import functions as F
 
@@ -166,26 +166,28 @@ def test_alignment_bounds_the_state(archive: Archive, spark: SparkSession, tmp_p
         return busy.join(quiet, on).select("l.id")
 
     both = {"events": archive, "others": archive}
-    aligned = save_plan(tmp_path / "aligned", both, DAY, bound=timedelta(minutes=30))
+    aligned = save_plan(location / "aligned", both, DAY, bound=timedelta(minutes=30))
     parts = aligned.jobs[0].slices
     alone = [{name: part.sources[name]} for name in ("events", "others") for part in parts]
     from dataclasses import replace
 
     apart = tuple(replace(parts[at % len(parts)], number=at, sources=sources) for at, sources in enumerate(alone))
-    save_plan(tmp_path / "apart", both, DAY, slices=apart)
+    save_plan(location / "apart", both, DAY, slices=apart)
     peaks = {}
     for name in ("aligned", "apart"):
         sink = Collected()
         outcome = run_slices(
-            spark, tmp_path / name, "job", {one: archive.source(["id", "event_ts"]) for one in both}, joined, sink,
-            tmp_path / f"checks-{name}",
+            spark, location / name, "job", {one: archive.source(["id", "event_ts"]) for one in both}, joined, sink,
+            location / f"checks-{name}",
         )  # fmt: skip
         assert sink.rows == [(n,) for n in range(0, 4000, 10)]
         peaks[name] = outcome.peak_state_rows
     assert peaks["aligned"] * 3 < peaks["apart"]
 
 
-def test_strict_delivers_kafkas_order(spark: SparkSession, bare_config: AppConfig, home: Home, tmp_path: Path) -> None:
+def test_strict_delivers_kafkas_order(
+    spark: SparkSession, bare_config: AppConfig, home: Home, location: Location
+) -> None:
     """Timestamps that go back within a partition (as producers' may) do not change the order of delivery."""
     made = create_archive(spark, bare_config, home)
     shuffled = events(spark, 3000, hours=2).selectExpr(
@@ -201,7 +203,7 @@ def test_strict_delivers_kafkas_order(spark: SparkSession, bare_config: AppConfi
     points = cut_points(made.table, scan.splits, reads)
     slices = strict_slices(points, scan.splits, reads=reads, max_rows=500, max_span=timedelta(minutes=15))
     assert len(slices) > 5
-    save_plan(tmp_path / "plan", {"events": made}, reads, slices=slices, mode=Mode.STRICT)
+    save_plan(location / "plan", {"events": made}, reads, slices=slices, mode=Mode.STRICT)
 
     def arrivals(inputs: Inputs) -> DataFrame:
         def numbered(frames: Iterable[Any]) -> Iterable[Any]:
@@ -218,8 +220,8 @@ def test_strict_delivers_kafkas_order(spark: SparkSession, bare_config: AppConfi
 
     sink = Collected()
     run_slices(
-        spark, tmp_path / "plan", "job", {"events": made.source(["__metadata__"])}, arrivals, sink,
-        tmp_path / "checks", close=False,
+        spark, location / "plan", "job", {"events": made.source(["__metadata__"])}, arrivals, sink,
+        location / "checks", close=False,
     )  # fmt: skip
     delivered: dict[tuple[str, int], list[int]] = {}
     for number in sorted(sink.batches):
@@ -229,24 +231,24 @@ def test_strict_delivers_kafkas_order(spark: SparkSession, bare_config: AppConfi
     assert all(offsets == list(range(500)) for offsets in delivered.values())
 
 
-def test_a_closing_watermark_can_be_chosen(archive: Archive, tmp_path: Path) -> None:
-    save_plan(tmp_path / "plan", {"events": archive}, DAY, bound=timedelta(hours=2))
+def test_a_closing_watermark_can_be_chosen(archive: Archive, location: Location) -> None:
+    save_plan(location / "plan", {"events": archive}, DAY, bound=timedelta(hours=2))
     sink = Collected()
     until: datetime = START + timedelta(hours=4)
     run_slices(
-        archive.spark, tmp_path / "plan", "job", {"events": archive.source()}, counts, sink, tmp_path / "checks",
+        archive.spark, location / "plan", "job", {"events": archive.source()}, counts, sink, location / "checks",
         closing_watermark=until,
     )  # fmt: skip
     assert max(row[0] for row in sink.rows) == (until - timedelta(minutes=10)).replace(tzinfo=None)
 
 
-def test_a_run_that_ended_before_it_was_closed_is_closed_when_it_goes_on(archive: Archive, tmp_path: Path) -> None:
+def test_a_run_that_ended_before_it_was_closed_is_closed_when_it_goes_on(archive: Archive, location: Location) -> None:
     """As one that was killed right after its last slice: the state is loaded again, and all of it comes out."""
-    save_plan(tmp_path / "plan", {"events": archive}, DAY, bound=timedelta(hours=1))
+    save_plan(location / "plan", {"events": archive}, DAY, bound=timedelta(hours=1))
     sink = Collected()
     for close in (False, True):
         outcome = run_slices(
-            archive.spark, tmp_path / "plan", "job", {"events": archive.source()}, counts, sink, tmp_path / "checks",
+            archive.spark, location / "plan", "job", {"events": archive.source()}, counts, sink, location / "checks",
             close=close,
         )  # fmt: skip
         assert outcome.finished

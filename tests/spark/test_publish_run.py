@@ -24,6 +24,7 @@ from rekappa.sinks.contract import BatchId
 from rekappa.sinks.registry import open_sink
 from rekappa.staging.baseline import baseline_of
 from rekappa.staging.tables import staging_sink, staging_table
+from rekappa.storage.location import Location
 from rekappa.store.record import Batch, Kind, Run, State
 from rekappa.store.runs import RunStore
 
@@ -258,10 +259,8 @@ def test_clean(spark: SparkSession, project: Build) -> None:
     home = Home.locate()
     checkpoint, log = home.checkpoint(it.app, it.run), home.logs / "spark-of-this-run.log"
     shared, live = home.logs / "spark-shared.log", home.checkpoint(it.app, f"{it.app}_live")
-    home.logs.mkdir(parents=True, exist_ok=True)
-    for file in (checkpoint / "plan.jsonl.gz", live / "metadata", log, shared):
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text("12345")
+    for location in (checkpoint / "plan.jsonl.gz", live / "metadata", Location.local(log), Location.local(shared)):
+        location.write("12345")
     it.store.update(it.run, state=State.FINISHED, logs=[log.name, shared.name])
     it.store.create(Run(live.name, it.app, Kind.LIVE, folder, State.STOPPED, logs=[shared.name]))
     for run in (it.run, live.name):

@@ -18,6 +18,7 @@ from archives import DAY, create_archive, events, save_plan
 from rekappa.config.model import AppConfig
 from rekappa.home import Home
 from rekappa.spark.offsetlog import last_committed, last_planned
+from rekappa.storage.location import Location
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -29,9 +30,9 @@ VICTIM = Path(__file__).with_name("replay_victim.py")
 def test_killed_at_several_points(spark: SparkSession, bare_config: AppConfig, home: Home, tmp_path: Path) -> None:
     archive = create_archive(spark, bare_config, home)
     events(spark, 2000).writeTo(archive.name).append()
-    plan = save_plan(tmp_path / "plan", {"events": archive}, DAY, bound=timedelta(minutes=30))
+    plan = save_plan(Location.local(tmp_path / "plan"), {"events": archive}, DAY, bound=timedelta(minutes=30))
     count = len(plan.jobs[0].slices)
-    checkpoint, out = tmp_path / "checks", tmp_path / "out"
+    checkpoint, out = Location.local(tmp_path / "checks"), tmp_path / "out"
     out.mkdir()
 
     def planned() -> int:

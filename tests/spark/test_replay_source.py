@@ -15,6 +15,7 @@ from rekappa.home import Home
 from rekappa.iceberg.files import local_path
 from rekappa.plan.store import PlanFile
 from rekappa.replay.ordered import Signal, SliceOutcome, SliceProgress, run_slices
+from rekappa.storage.location import Location
 from rekappa.timeline import Window
 
 if TYPE_CHECKING:
@@ -42,18 +43,18 @@ class Collected:
         return [row for number in sorted(self.batches) for row in self.batches[number]]
 
 
-def replay(archive: Archive, plan: Path, folder: Path, sink: Collected, **options: Any) -> SliceOutcome:
+def replay(archive: Archive, plan: Location, folder: Location, sink: Collected, **options: Any) -> SliceOutcome:
     return run_slices(
         archive.spark, plan, "job", {"events": archive.source()}, lambda inputs: inputs["events"], sink,
         folder / "checkpoint", close=False, **options,
     )  # fmt: skip
 
 
-def test_reads_exactly_the_stretch_in_slices(archive: Archive, tmp_path: Path) -> None:
+def test_reads_exactly_the_stretch_in_slices(archive: Archive, location: Location) -> None:
     reads = Window(START + timedelta(minutes=20), START + timedelta(hours=2, minutes=50))
-    plan = save_plan(tmp_path / "plan", {"events": archive}, reads, bound=timedelta(minutes=15))
+    plan = save_plan(location / "plan", {"events": archive}, reads, bound=timedelta(minutes=15))
     sink = Collected()
-    outcome = replay(archive, tmp_path / "plan", tmp_path, sink)
+    outcome = replay(archive, location / "plan", location, sink)
 
     expected = archive.spark.table(archive.name).where(
         f"__metadata__.kafka_ingestion_ts >= '{reads.start}' AND __metadata__.kafka_ingestion_ts < '{reads.end}'"
@@ -70,13 +71,13 @@ def test_reads_exactly_the_stretch_in_slices(archive: Archive, tmp_path: Path) -
         newest_so_far = max(times)
 
 
-def test_region_and_columns(archive: Archive, tmp_path: Path) -> None:
-    save_plan(tmp_path / "plan", {"events": archive}, DAY, regions=["eu"], bound=timedelta(hours=1))
+def test_region_and_columns(archive: Archive, location: Location) -> None:
+    save_plan(location / "plan", {"events": archive}, DAY, regions=["eu"], bound=timedelta(hours=1))
     sink = Collected()
     sources = {"events": archive.source(["id", "__metadata__.region", "__metadata__.offset"])}
     run_slices(
-        archive.spark, tmp_path / "plan", "job", sources,
-        lambda inputs: inputs["events"].select("id", "__metadata__", "user"), sink, tmp_path / "a b", close=False,
+        archive.spark, location / "plan", "job", sources,
+        lambda inputs: inputs["events"].select("id", "__metadata__", "user"), sink, location / "a b", close=False,
     )  # fmt: skip
     assert sorted(row[0] for row in sink.rows) == list(range(0, 4000, 2))
     metadata = sink.rows[0][1]
@@ -85,38 +86,38 @@ def test_region_and_columns(archive: Archive, tmp_path: Path) -> None:
     assert {row[2] for row in sink.rows} == {None}
 
 
-def test_the_schema_is_the_records_whatever_is_read(archive: Archive, tmp_path: Path) -> None:
+def test_the_schema_is_the_records_whatever_is_read(archive: Archive, location: Location) -> None:
     from rekappa.replay.stream import replay_stream
 
-    save_plan(tmp_path / "plan", {"events": archive}, DAY)
-    plan = PlanFile(tmp_path / "plan")
+    save_plan(location / "plan", {"events": archive}, DAY)
+    plan = PlanFile(location / "plan")
     schema = archive.spark.table(archive.name).schema
     for columns in ([], ["id"], ["__metadata__.offset"], ["user", "__metadata__"]):
         stream = replay_stream(archive.spark, plan, "job", "events", table=archive.name, schema=schema, columns=columns)
         assert stream.schema == schema
 
 
-def test_stops_between_slices_and_resumes(archive: Archive, tmp_path: Path) -> None:
-    save_plan(tmp_path / "plan", {"events": archive}, DAY, bound=timedelta(minutes=30))
+def test_stops_between_slices_and_resumes(archive: Archive, location: Location) -> None:
+    save_plan(location / "plan", {"events": archive}, DAY, bound=timedelta(minutes=30))
     sink = Collected()
     looks = iter([Signal.GO, Signal.PAUSE, Signal.PAUSE, Signal.GO, Signal.STOP])
     seen: list[SliceProgress] = []
-    first = replay(archive, tmp_path / "plan", tmp_path, sink, control=lambda: next(looks), on_progress=seen.append)
+    first = replay(archive, location / "plan", location, sink, control=lambda: next(looks), on_progress=seen.append)
     assert not first.finished
     assert first.slices == 2
     assert any(progress.paused for progress in seen)
-    second = replay(archive, tmp_path / "plan", tmp_path, sink)
+    second = replay(archive, location / "plan", location, sink)
     assert second.finished
     assert second.rows == 4000
     assert sorted(row[0] for row in sink.rows) == list(range(4000))
 
 
 def test_a_missing_file_is_named_and_the_run_can_be_resumed(
-    spark: SparkSession, bare_config: AppConfig, home: Home, tmp_path: Path
+    spark: SparkSession, bare_config: AppConfig, home: Home, location: Location
 ) -> None:
     archive = create_archive(spark, bare_config, home)
     events(spark, 400, hours=3).writeTo(archive.name).append()
-    plan = save_plan(tmp_path / "plan", {"events": archive}, DAY, bound=timedelta(hours=1))
+    plan = save_plan(location / "plan", {"events": archive}, DAY, bound=timedelta(hours=1))
     broken = plan.jobs[0].slices[1].sources["events"].splits[0].path
     file = Path(local_path(broken) or "")
     content = file.read_bytes()
@@ -124,16 +125,16 @@ def test_a_missing_file_is_named_and_the_run_can_be_resumed(
     for damage in (file.unlink, lambda: file.write_bytes(b"PAR1" + content[4:200] + b"PAR1")):
         damage()
         with pytest.raises(SourceError, match="slice 1") as caught:
-            replay(archive, tmp_path / "plan", tmp_path, sink, retries=0)
+            replay(archive, location / "plan", location, sink, retries=0)
         assert broken in str(caught.value)
         assert caught.value.hint
     file.write_bytes(content)
-    assert replay(archive, tmp_path / "plan", tmp_path, sink).finished
+    assert replay(archive, location / "plan", location, sink).finished
     assert sorted(row[0] for row in sink.rows) == list(range(400))
 
 
-def test_a_failing_write_is_tried_again_then_named(archive: Archive, tmp_path: Path) -> None:
-    save_plan(tmp_path / "plan", {"events": archive}, DAY, bound=timedelta(hours=1))
+def test_a_failing_write_is_tried_again_then_named(archive: Archive, location: Location) -> None:
+    save_plan(location / "plan", {"events": archive}, DAY, bound=timedelta(hours=1))
     tries: list[int] = []
 
     class Failing(Collected):
@@ -144,13 +145,13 @@ def test_a_failing_write_is_tried_again_then_named(archive: Archive, tmp_path: P
             super().__call__(rows, number)
 
     with pytest.raises(RunError, match=r"slice 1 of 4.*disk full"):
-        replay(archive, tmp_path / "plan", tmp_path, Failing(), retries=2)
+        replay(archive, location / "plan", location, Failing(), retries=2)
     assert tries == [0, 1, 1, 1]
 
 
 @pytest.mark.parametrize("reader", ["Spark's", "Iceberg's"])
 def test_both_readers_cut_files_that_hold_more_than_is_wanted(
-    spark: SparkSession, bare_config: AppConfig, home: Home, tmp_path: Path, reader: str
+    spark: SparkSession, bare_config: AppConfig, home: Home, location: Location, reader: str
 ) -> None:
     """One file of two regions and four hours; a column was added since. One renamed since is for Iceberg's reader."""
     archive = create_archive(spark, bare_config, home)
@@ -161,10 +162,10 @@ def test_both_readers_cut_files_that_hold_more_than_is_wanted(
     if reader == "Iceberg's":
         spark.sql(f"ALTER TABLE {archive.name} RENAME COLUMN value TO points")
     reads = Window(START + timedelta(minutes=50), START + timedelta(hours=2, minutes=10))
-    save_plan(tmp_path / "plan", {"events": archive}, reads, regions=["us"], bound=timedelta(minutes=30))
+    save_plan(location / "plan", {"events": archive}, reads, regions=["us"], bound=timedelta(minutes=30))
     assert archive.scan("events", reads, timedelta(minutes=30)).files == 1
     sink = Collected()
-    outcome = replay(archive, tmp_path / "plan", tmp_path, sink)
+    outcome = replay(archive, location / "plan", location, sink)
     wanted = archive.spark.table(archive.name).where(
         f"__metadata__.kafka_ingestion_ts >= '{reads.start}' AND __metadata__.kafka_ingestion_ts < '{reads.end}' "
         "AND __metadata__.region = 'us'"

@@ -210,7 +210,7 @@ def test_a_job_goes_back_with_its_sinks_and_on_with_other_code(story: Story) -> 
     done = story.rewind(ToBatch(3))
     assert [one.reset for one in done.queries] == [one.reset for one in shown.queries]
     story.check(range(24))
-    old = story.home.checkpoint(story.name, first.id)
+    old = story.home.root / "checkpoints" / story.name / first.id
     assert {str(path): path.read_bytes() for path in old.rglob("*") if path.is_file()} == before["files"]
     assert story.store.run(first.id).state is State.ABANDONED
 

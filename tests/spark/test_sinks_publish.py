@@ -198,7 +198,7 @@ def test_a_sink_that_cannot_be_read_is_not_taken_for_an_empty_one(
     with pytest.raises(Exception, match=r"(?i)parquet"):
         effect(it)
     name = "kafka_published"
-    gone = KafkaSink(name, "anything", {"kafka.bootstrap.servers": "127.0.0.1:9"}, home.root / "gone")
+    gone = KafkaSink(name, "anything", {"kafka.bootstrap.servers": "127.0.0.1:9"}, home.storage / "gone")
     with pytest.raises(SinkError, match="Cannot read Kafka topic 'anything'"):
         effect(AddingPublisher(part(sink_config, name, rows(spark, 10, 40)), "kafka", gone))
 

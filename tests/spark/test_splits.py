@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -15,6 +14,7 @@ from rekappa.home import Home
 from rekappa.iceberg.catalog import load_table
 from rekappa.iceberg.splits import table_splits
 from rekappa.replay.ordered import run_slices
+from rekappa.storage.location import Location
 from rekappa.timeline import Window
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 HOUR = timedelta(hours=1)
 
 
-def rows_of(archive: Archive, folder: Path, reads: Window = DAY) -> list[tuple[object, ...]]:
+def rows_of(archive: Archive, folder: Location, reads: Window = DAY) -> list[tuple[object, ...]]:
     """All rows that a replay delivers."""
     found: dict[int, list[tuple[object, ...]]] = {}
 
@@ -67,7 +67,7 @@ def test_bounds_regions_and_pruning(spark: SparkSession, bare_config: AppConfig,
 
 
 def test_after_evolution_compaction_expiry_and_deletes(
-    spark: SparkSession, bare_config: AppConfig, home: Home, tmp_path: Path
+    spark: SparkSession, bare_config: AppConfig, home: Home, location: Location
 ) -> None:
     archive = create_archive(spark, bare_config, home, "id INT, user STRING, value FLOAT, event_ts TIMESTAMP")
     table = archive.name
@@ -83,30 +83,27 @@ def test_after_evolution_compaction_expiry_and_deletes(
         "id", "user AS account", "'x' AS note", "double(value) AS value", "event_ts", "__metadata__"
     )
     more.writeTo(table).append()
-    (tmp_path / "evolved").mkdir()
-    evolved = rows_of(archive, tmp_path / "evolved")
+    evolved = rows_of(archive, location / "evolved")
     assert evolved == in_table(archive)
     assert len(evolved) == 120
 
     spark.sql(f"DELETE FROM {table} WHERE id % 10 = 3")
     assert any(split.deletes for split in archive.scan("events", DAY, HOUR).splits)
-    (tmp_path / "deleted").mkdir()
-    deleted = rows_of(archive, tmp_path / "deleted")
+    deleted = rows_of(archive, location / "deleted")
     assert deleted == in_table(archive)
     assert len(deleted) == 108
 
     spark.sql(f"CALL lake.system.rewrite_data_files('{table}', options => map('rewrite-all', 'true'))")
     spark.sql(f"CALL lake.system.expire_snapshots('{table}', TIMESTAMP '2100-01-01 00:00:00', 1)")
-    (tmp_path / "compacted").mkdir()
-    assert rows_of(archive, tmp_path / "compacted") == deleted
+    assert rows_of(archive, location / "compacted") == deleted
 
 
-def test_deletion_vectors(spark: SparkSession, bare_config: AppConfig, home: Home, tmp_path: Path) -> None:
+def test_deletion_vectors(spark: SparkSession, bare_config: AppConfig, home: Home, location: Location) -> None:
     archive = create_archive(spark, bare_config, home)
     spark.sql(f"ALTER TABLE {archive.name} SET TBLPROPERTIES ('format-version'='3')")
     events(spark, 100).writeTo(archive.name).append()
     spark.sql(f"DELETE FROM {archive.name} WHERE id IN (5, 50, 51)")
-    assert rows_of(archive, tmp_path) == in_table(archive)
+    assert rows_of(archive, location) == in_table(archive)
 
 
 def test_a_table_without_metadata_or_existence_is_refused(

@@ -6,19 +6,19 @@ import json
 from collections.abc import Mapping, Sequence
 from functools import reduce
 from operator import or_
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rekappa.archive.completeness import Broker, Partition
 from rekappa.archive.tables import Route, exists
 from rekappa.record import OFFSET, PARTITION, REGION, TOPIC
 from rekappa.spark.offsetlog import read_batch
+from rekappa.storage.location import Location
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def batch_ends(checkpoint: Path, number: int, regions: Sequence[str]) -> dict[Partition, int]:
+def batch_ends(checkpoint: Location, number: int, regions: Sequence[str]) -> dict[Partition, int]:
     """Where a batch ends in each partition, from the line that Spark wrote before running it.
 
     The checkpoint has one line per cluster, in the order in which the streams were united.

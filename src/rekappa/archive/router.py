@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-import shutil
 import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rekappa.archive.batch import BatchWriter
@@ -17,7 +15,7 @@ from rekappa.archive.completeness import Ends, Partition, clusters, properties, 
 from rekappa.archive.offsets import archived_ends, batch_ends, starting_offsets
 from rekappa.archive.tables import Route, prepare_archive, prepare_dead_letters, quoted_table, routes
 from rekappa.errors import ArchiveError, LeaseLost
-from rekappa.home import Home, local_uri
+from rekappa.home import Home
 from rekappa.iceberg.commits import BATCH, MARK, WRITER, load_table, newest_writer
 from rekappa.sources.decode import decoder, payload_type
 from rekappa.sources.kafka import messages
@@ -58,7 +56,7 @@ class Router:
     def __init__(self, spark: SparkSession, loaded: Loaded, home: Home, route: Route, claim: Claim) -> None:
         self.route, self.rows, self.batch, self._claim = route, 0, -1, claim
         self._spark, self._loaded, self._home = spark, loaded, home
-        self._folder: Path = route.checkpoint(home)
+        self._folder = route.checkpoint(home)
         self._clusters = clusters(loaded, home, route)
         self._regions = [cluster.region for cluster in self._clusters]
         self._complete: dict[str, datetime] = {}
@@ -83,7 +81,7 @@ class Router:
         self._seen = [self._ends()]
         if self._overtaken():
             # What it knows is older than the table. Without it, the table says where to go on.
-            shutil.rmtree(self._folder)
+            self._folder.remove()
         last = last_committed(self._folder)
         if last is not None:
             self.batch, self._at = last, batch_ends(self._folder, last, self._regions)
@@ -98,7 +96,7 @@ class Router:
             max_records=config.archive.max_records_per_batch,
         )
         stream = raw.writeStream.foreachBatch(self._write).queryName(f"archive {route.app} {route.source_name}")
-        stream = stream.option("checkpointLocation", local_uri(self._folder))
+        stream = stream.option("checkpointLocation", self._folder.uri)
         if available_now:
             stream = stream.trigger(availableNow=True)
         else:

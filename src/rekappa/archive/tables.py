@@ -9,7 +9,6 @@ import hashlib
 import json
 import re
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rekappa.config.model import Archive, IcebergCandidate, KafkaCandidate, Source
@@ -17,6 +16,7 @@ from rekappa.errors import ArchiveError, ConfigError
 from rekappa.home import Home
 from rekappa.record import INGESTION, METADATA, METADATA_TYPE, OFFSET, PARTITION, REGION
 from rekappa.spark.names import quoted
+from rekappa.storage.location import Location
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -47,7 +47,7 @@ class Route:
         """The name under which the router stamps its commits."""
         return f"archive:{self.app}:{self.source_name}"
 
-    def checkpoint(self, home: Home) -> Path:
+    def checkpoint(self, home: Home) -> Location:
         """Where the router keeps its offsets: those of other clusters, topics or tables are of no use to it."""
         between = json.dumps([self.kafka.cluster, self.topics, self.table])
         name = f"{self.source_name}-{hashlib.sha256(between.encode()).hexdigest()[:12]}"

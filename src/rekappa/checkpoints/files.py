@@ -1,59 +1,35 @@
-"""A checkpoint's files where they are: listed, read, and taken over into another folder by hard links or copies."""
+"""A checkpoint's files where they are: listed, read, and taken over into another folder."""
 
 from __future__ import annotations
 
 import json
-import os
-import shutil
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from functools import partial
-from pathlib import Path
-from uuid import uuid4
 
 from rekappa.checkpoints.points import CheckpointFile, Named
 from rekappa.errors import RunError
-from rekappa.home import local_uri
+from rekappa.storage.location import Location
 
-_HIDDEN = ".unfinished-"
 _ADDRESSED = "/_metadata/v2/"
 """Where Spark keeps descriptions of custom state that name other files of the checkpoint by their whole address."""
 
 
-def listed(folder: Path) -> dict[str, CheckpointFile]:
+def listed(folder: Location) -> dict[str, CheckpointFile]:
     """Every file below the folder, by its name there; none if there is no such folder. Files may go meanwhile."""
-    found: dict[str, CheckpointFile] = {}
-    waiting = [""]
-    while waiting:
-        above = waiting.pop()
-        try:
-            entries = list(os.scandir(folder / above))
-        except FileNotFoundError:
-            continue
-        for entry in entries:
-            name = f"{above}{entry.name}"
-            if entry.is_dir():
-                waiting.append(f"{name}/")
-                continue
-            try:
-                facts = entry.stat()
-            except FileNotFoundError:
-                continue
-            found[name] = CheckpointFile(name, facts.st_size, datetime.fromtimestamp(facts.st_mtime, UTC))
-    return found
+    return {one.name: CheckpointFile(one.name, one.size, one.modified) for one in folder.files()}
 
 
-def named_in(folder: Path) -> Named:
+def named_in(folder: Location) -> Named:
     """Asks the RocksDB snapshots of this checkpoint which files they need."""
     return partial(_named, folder)
 
 
-def _named(folder: Path, snapshot: str) -> tuple[str, ...]:
+def _named(folder: Location, snapshot: str) -> tuple[str, ...]:
     path = folder / snapshot
     try:
-        with zipfile.ZipFile(path) as packed:
+        with path.reading() as file, zipfile.ZipFile(file) as packed:
             version, _, text = packed.read("metadata").decode().partition("\n")
         if version != "v1":
             raise RunError(f"Cannot read {path}: it is of version {version!r}, this rekappa knows 'v1'")
@@ -64,47 +40,35 @@ def _named(folder: Path, snapshot: str) -> tuple[str, ...]:
 
 
 @contextmanager
-def appearing(target: Path) -> Iterator[Path]:
-    """A hidden folder to fill; at the end of the `with` it becomes `target`, which is whole then or not there at all.
+def appearing(target: Location, mark: str) -> Iterator[Location]:
+    """A folder to fill, whose last file is `mark`: without that one it counts as not there. Left by an exception, it
+    is removed; what a kill has left is removed by the next who fills it.
 
+    A folder can't be renamed in an object store, so there is no other moment at which it would appear as a whole.
     Refuses with `FileExistsError` where the target is there already.
     """
-    hidden = target.with_name(f"{_HIDDEN}{target.name}-{uuid4().hex[:8]}")
-    hidden.mkdir(parents=True)
+    if (target / mark).exists():
+        raise FileExistsError(str(target))
+    target.remove()
     try:
-        yield hidden
-        if target.exists():
-            raise FileExistsError(target)
-        hidden.rename(target)
+        yield target
     except BaseException:
-        shutil.rmtree(hidden, ignore_errors=True)
+        target.remove()
         raise
 
 
-def take_over(source: Path, names: Iterable[str], into: Path, final: Path | None = None) -> None:
-    """Put these files of a checkpoint into another folder, which will be called `final`, if that is another name.
+def take_over(source: Location, names: Iterable[str], into: Location) -> None:
+    """Put these files of a checkpoint into another folder.
 
     Spark never writes into a file that it has finished, so both folders may share it. A file that Spark has removed
     meanwhile raises `FileNotFoundError`.
     """
     for name in names:
         place = into / name
-        place.parent.mkdir(parents=True, exist_ok=True)
         if _ADDRESSED not in f"/{name}":
-            _link(source / name, place)
+            place.share(source / name)
         elif not name.endswith(".crc"):
-            told = (source / name).read_text()
-            place.write_text(told.replace(local_uri(source), local_uri(final or into)))
-
-
-def _link(source: Path, target: Path) -> None:
-    """A hard link; a copy with its times where the file system knows none, or where it is another one."""
-    try:
-        os.link(source, target)
-    except FileNotFoundError:
-        raise
-    except OSError:
-        shutil.copy2(source, target)
+            place.write((source / name).read_text().replace(source.uri, into.uri))
 
 
 def size_of(files: Mapping[str, CheckpointFile], names: Iterable[str]) -> int:

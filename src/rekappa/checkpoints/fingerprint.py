@@ -8,16 +8,14 @@ fails. So a slot that has moved is refused. One whose expression is new is told:
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import zip_longest
-from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 from rekappa.checkpoints.points import FINGERPRINT
 from rekappa.errors import RunError
+from rekappa.storage.location import Location
 
 VERSION = 1
 
@@ -65,22 +63,20 @@ def compare_state(kept: Sequence[StatefulOperator], now: Sequence[StatefulOperat
     return StateComparison(tuple(misread), tuple(changed))
 
 
-def write_fingerprint(folder: Path, operators: Sequence[StatefulOperator]) -> None:
+def write_fingerprint(folder: Location, operators: Sequence[StatefulOperator]) -> None:
     """Keep it with the query's checkpoint. The file is replaced, never written into: a savepoint may share it."""
     told = json.dumps({"version": VERSION, "operators": [asdict(one) for one in operators]}, indent=1)
-    fresh = folder / f".{FINGERPRINT}.{uuid4().hex[:8]}"
-    fresh.write_text(told + "\n")
-    os.replace(fresh, folder / FINGERPRINT)
+    (folder / FINGERPRINT).write(told + "\n")
 
 
-def read_fingerprint(folder: Path) -> tuple[StatefulOperator, ...] | None:
+def read_fingerprint(folder: Location) -> tuple[StatefulOperator, ...] | None:
     """What the checkpoint's state holds; None where nobody kept it."""
-    path = folder / FINGERPRINT
-    if not path.exists():
+    file = folder / FINGERPRINT
+    if not file.exists():
         return None
-    told: Mapping[str, Any] = json.loads(path.read_text())
+    told: Mapping[str, Any] = json.loads(file.read_text())
     if told["version"] > VERSION:
-        raise RunError(f"Cannot read {path}: it is of version {told['version']}, this rekappa knows {VERSION}")
+        raise RunError(f"Cannot read {file}: it is of version {told['version']}, this rekappa knows {VERSION}")
     return tuple(StatefulOperator(one["kind"], tuple(one["keys"]), tuple(one["values"])) for one in told["operators"])
 
 

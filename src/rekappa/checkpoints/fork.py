@@ -5,15 +5,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from pathlib import Path
 from uuid import uuid4
 
 from rekappa.checkpoints.files import listed, named_in, take_over
 from rekappa.checkpoints.points import needed_files, restart_points
 from rekappa.errors import RunError
+from rekappa.storage.location import Location
 
 
-def files_of(folder: Path, batch: int) -> tuple[str, ...]:
+def files_of(folder: Location, batch: int) -> tuple[str, ...]:
     """The files that a fork after this batch needs. Refuses one that lacks any, RocksDB's own included."""
     files = listed(folder)
     named = named_in(folder)
@@ -28,11 +28,10 @@ def files_of(folder: Path, batch: int) -> tuple[str, ...]:
     return needed_files(files, batch, named)
 
 
-def fork(source: Path, names: Sequence[str], into: Path, final: Path | None = None) -> None:
-    """Put the files into another folder, which will be called `final`, and give the query a new id.
+def fork(source: Location, names: Sequence[str], into: Location) -> None:
+    """Put the files into another folder and give the query a new id.
 
     Iceberg's and other sinks pass over batch numbers that they have seen of a query's id.
     """
-    take_over(source, names, into, final)
-    into.mkdir(parents=True, exist_ok=True)
-    (into / "metadata").write_text(json.dumps({"id": str(uuid4())}))
+    take_over(source, names, into)
+    (into / "metadata").write(json.dumps({"id": str(uuid4())}))

@@ -2,7 +2,8 @@
 
     taken = take(home, run, queries, "before-the-release")
 
-A folder for each below the project's `savepoints`, with one folder for each query and `savepoint.json`. The files are
+A folder for each below the storage root's `savepoints`, with one folder for each query and `savepoint.json`, which is
+written last: without it there is no savepoint. The files are
 hard links where the file system has them, so a savepoint costs what the run purges later on. The run may go on
 meanwhile: a committed batch's files are finished, and one that is purged just now is no loss, there is a newer batch.
 """
@@ -11,16 +12,15 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 from rekappa.checkpoints.files import appearing, listed, named_in, take_over
 from rekappa.checkpoints.points import RestartPoint, last_restorable, needed_files, restart_points
 from rekappa.errors import RunError
 from rekappa.home import Home
+from rekappa.storage.location import Location
 
 VERSION = 1
 EVERY, KEPT = timedelta(hours=1), timedelta(days=3)
@@ -62,31 +62,30 @@ def take(home: Home, app: str, run: str, queries: Iterable[str], name: str, at: 
     target = home.savepoints(app) / name
     points: dict[str, RestartPoint] = {}
     try:
-        with appearing(target) as hidden:
+        with appearing(target, _FILE):
             for query in sorted(queries):
-                source = home.checkpoint(app, run) / query
-                points[query] = _keep_newest(source, hidden / query, target / query)
+                points[query] = _keep_newest(home.checkpoint(app, run) / query, target / query)
             batches = {query: point.batch for query, point in points.items()}
             committed = {query: point.committed for query, point in points.items()}
             made = Savepoint(name, app, run, at or datetime.now(UTC), batches, committed)
-            (hidden / _FILE).write_text(json.dumps(made.as_json(), indent=2) + "\n")
+            (target / _FILE).write(json.dumps(made.as_json(), indent=2) + "\n")
     except FileExistsError:
         hint = f"Choose another name, or `rekappa savepoint drop {app} {name}`."
         raise RunError(f"Cannot take savepoint {name!r}: there is one of that name", hint=hint) from None
     return made
 
 
-def _keep_newest(source: Path, into: Path, final: Path) -> RestartPoint:
+def _keep_newest(source: Location, into: Location) -> RestartPoint:
     for _ in range(_ATTEMPTS):
         files = listed(source)
         point = last_restorable(restart_points(files))
         if point is None:
             break
         try:
-            take_over(source, needed_files(files, point.batch, named_in(source)), into, final)
+            take_over(source, needed_files(files, point.batch, named_in(source)), into)
         except FileNotFoundError:
             # The run went on and purged it: there is a newer one.
-            shutil.rmtree(into, ignore_errors=True)
+            into.remove()
             continue
         return point
     raise RunError(
@@ -97,7 +96,8 @@ def _keep_newest(source: Path, into: Path, final: Path) -> RestartPoint:
 
 def savepoints(home: Home, app: str) -> tuple[Savepoint, ...]:
     """The app's savepoints, oldest first."""
-    found = [_read(path) for path in home.savepoints(app).glob(f"*/{_FILE}") if not path.parent.name.startswith(".")]
+    folder = home.savepoints(app)
+    found = [_read(file) for name in folder.names() if (file := folder / name / _FILE).exists()]
     return tuple(sorted(found, key=lambda one: (one.taken, one.name)))
 
 
@@ -113,9 +113,9 @@ def savepoint(home: Home, app: str, name: str) -> Savepoint:
 def drop(home: Home, one: Savepoint) -> None:
     """Forget a savepoint; what the run itself still has stays."""
     folder = home.savepoints(one.app) / one.name
-    gone = folder.with_name(f".dropped-{one.name}")
-    folder.rename(gone)
-    shutil.rmtree(gone)
+    # Without this file there is no savepoint, whatever is left of it.
+    (folder / _FILE).remove()
+    folder.remove()
 
 
 def name_for(at: datetime, *, automatic: bool) -> str:
@@ -143,7 +143,7 @@ def keep_hourly(home: Home, app: str, run: str, queries: Iterable[str], now: dat
     return made
 
 
-def _read(path: Path) -> Savepoint:
+def _read(path: Location) -> Savepoint:
     told = json.loads(path.read_text())
     if told["version"] > VERSION:
         raise RunError(f"Cannot read {path}: it is of version {told['version']}, this rekappa knows {VERSION}")

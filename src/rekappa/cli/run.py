@@ -35,9 +35,9 @@ def run(
 ) -> None:
     """Run APP from its selected sources into its sinks, until stopped.
 
-    With --fresh it begins anew, with empty state at the beginning of its sources, as after `rekappa rewind
-    --no-state`. Ctrl-C or SIGTERM stops it after the current batch. The same command continues where it was: no event is
-    lost, none is doubled, also after a crash. While it runs, a second one of the same app is refused.
+    Ctrl-C or SIGTERM stops it after the current batch. The same command continues where it was: no event is
+    lost, none is doubled, also after a crash. While it runs, a second one of the same app is refused. With --fresh
+    it begins anew, with empty state at the beginning of its sources, as after `rekappa rewind --no-state`.
 
     \b
       rekappa run examples/take_rate

@@ -16,14 +16,24 @@ import json
 import os
 import zlib
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from functools import cached_property
-from pathlib import Path
-from typing import Any
+from io import BytesIO
+from typing import Any, BinaryIO, Protocol
 
 from rekappa.errors import PlanError
 from rekappa.plan.encode import Json, decode_head, decode_slice, encode_head, encode_slice
 from rekappa.plan.model import Slice
 from rekappa.plan.plan import PLAN_VERSION, Plan
+
+
+class PlanLocation(Protocol):
+    """Where a plan is: a location of storage. Reading raises FileNotFoundError, writing is whole or not at all."""
+
+    def reading(self) -> AbstractContextManager[BinaryIO]: ...
+
+    def write(self, content: bytes) -> None: ...
+
 
 _DAMAGE = (OSError, EOFError, zlib.error, ValueError, KeyError, TypeError, IndexError)
 
@@ -60,45 +70,36 @@ def plan_id(plan: Plan) -> str:
     return digest.hexdigest()[:16]
 
 
-def save(plan: Plan, path: Path) -> str:
+def save(plan: Plan, location: PlanLocation) -> str:
     """Write the plan and answer its id. The file is there whole or not at all, also after a crash."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = path.with_name(f"{path.name}.{os.getpid()}.tmp")
     digest = hashlib.sha256()
     index: dict[str, list[int]] = {job.name: [] for job in plan.jobs}
-    at = 0
-    try:
-        with open(unfinished, "wb") as out:
-            for job, line in _lines(plan):
-                digest.update(line)
-                at += out.write(_member(line))
-                # A slice's entry is where it ends: with the entry before (or the job's start) that is its place.
-                if job is None:
-                    starts = at
-                else:
-                    index[job].append(at)
-            identity = digest.hexdigest()[:16]
-            out.write(_member(_line({"id": identity, "slices_at": starts, "ends": index})))
-            out.write(_trailer(at))
-            out.flush()
-            os.fsync(out.fileno())
-        os.replace(unfinished, path)
-    except BaseException:
-        unfinished.unlink(missing_ok=True)
-        raise
+    at, out = 0, BytesIO()
+    for job, line in _lines(plan):
+        digest.update(line)
+        at += out.write(_member(line))
+        # A slice's entry is where it ends: with the entry before (or the job's start) that is its place.
+        if job is None:
+            starts = at
+        else:
+            index[job].append(at)
+    identity = digest.hexdigest()[:16]
+    out.write(_member(_line({"id": identity, "slices_at": starts, "ends": index})))
+    out.write(_trailer(at))
+    location.write(out.getvalue())
     return identity
 
 
-def load(path: Path) -> Plan:
+def load(location: PlanLocation) -> Plan:
     """The whole plan. Refuses one of a newer version, and one whose content does not match its id."""
-    return PlanFile(path).plan()
+    return PlanFile(location).plan()
 
 
 class PlanFile:
     """A saved plan, read piece by piece. Opens the file anew for every answer, so it may be kept and shared."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = Path(path)
+    def __init__(self, location: PlanLocation) -> None:
+        self.location = location
 
     def slice(self, job: str, number: int) -> Slice:
         """One slice of one job, without reading the others. Refuses a job or a number that the plan does not have."""
@@ -107,7 +108,7 @@ class PlanFile:
             raise PlanError(f"Cannot read slice {number} of job {job!r}: the plan has {count}")
         start, end = self._place(job, number)
         try:
-            with open(self.path, "rb") as file:
+            with self.location.reading() as file:
                 file.seek(start)
                 return decode_slice(json.loads(gzip.decompress(file.read(end - start))))
         except _DAMAGE as error:
@@ -116,7 +117,7 @@ class PlanFile:
     def slice_count(self, job: str) -> int:
         ends = self._index["ends"]
         if job not in ends:
-            raise PlanError(f"Cannot find job {job!r} in plan {self.path}", hint=f"It plans: {', '.join(ends)}.")
+            raise PlanError(f"Cannot find job {job!r} in plan {self.location}", hint=f"It plans: {', '.join(ends)}.")
         return len(ends[job])
 
     @property
@@ -138,7 +139,7 @@ class PlanFile:
         index = self._index
         slices: dict[str, tuple[Slice, ...]] = {}
         try:
-            with open(self.path, "rb") as file:
+            with self.location.reading() as file:
                 line = gzip.decompress(file.read(index["slices_at"]))
                 digest.update(line)
                 head = json.loads(line)
@@ -170,7 +171,7 @@ class PlanFile:
     def _index(self) -> dict[str, Any]:
         self._read_head()  # the version is checked before anything else is believed
         try:
-            with open(self.path, "rb") as file:
+            with self.location.reading() as file:
                 size = file.seek(0, os.SEEK_END)
                 file.seek(max(0, size - _TRAILER_SIZE))
                 at = json.loads(gzip.decompress(file.read()))["index_at"]
@@ -184,19 +185,19 @@ class PlanFile:
 
     def _read_head(self) -> Json:
         try:
-            with gzip.open(self.path, "rb") as file:
+            with self.location.reading() as stored, gzip.open(stored) as file:
                 head = json.loads(file.readline())
                 version = int(head["version"])
         except FileNotFoundError:
-            raise PlanError(f"Cannot read plan {self.path}: there is no such file") from None
+            raise PlanError(f"Cannot read plan {self.location}: there is no such file") from None
         except _DAMAGE as error:
             raise self._damaged(error) from error
         if version != PLAN_VERSION:
             raise PlanError(
-                f"Cannot read plan {self.path}: it has version {version}, this rekappa reads {PLAN_VERSION}",
+                f"Cannot read plan {self.location}: it has version {version}, this rekappa reads {PLAN_VERSION}",
                 hint="Use the rekappa that made the plan, or plan again.",
             )
         return dict(head)
 
     def _damaged(self, error: Exception) -> PlanError:
-        return PlanError(f"Cannot read plan {self.path}: the file is damaged ({error})", hint="Plan again.")
+        return PlanError(f"Cannot read plan {self.location}: the file is damaged ({error})", hint="Plan again.")

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rekappa.config.model import AppConfig, IcebergSink
@@ -16,6 +14,7 @@ from rekappa.iceberg.replace import Edit, drop_branch
 from rekappa.publish.cleaned import Cleaned
 from rekappa.publish.forget import forget_code, forget_history
 from rekappa.staging.tables import StagingTable, drop_staging, list_staging
+from rekappa.storage.location import Location
 from rekappa.store.record import Kind, Run, State
 from rekappa.store.runs import RunStore
 
@@ -136,21 +135,14 @@ def clean_files(
     for run in dropped:
         folder = home.checkpoint(run.app, run.id)
         logs = [home.logs / name for name in run.logs if name not in needed]
-        files = [path for path in (folder, *logs) if path.exists()]
+        files = [location for location in (folder, *map(Location.local, logs)) if location.exists()]
         batches = store.batch_count(run.id)
         if not files and not batches:
             continue
-        size, written = sum(_size(path) for path in files), run.ended or run.created
+        size, written = sum(location.size() for location in files), run.ended or run.created
         answer.append(Cleaned(str(folder), run.id, None, batches, size, written, None))
         if not dry_run:
             store.drop_batches(run.id)
-            for log in logs:
-                log.unlink(missing_ok=True)
-            shutil.rmtree(folder, ignore_errors=True)
+            for location in files:
+                location.remove()
     return answer
-
-
-def _size(path: Path) -> int:
-    if path.is_file():
-        return path.stat().st_size
-    return sum(file.stat().st_size for file in path.rglob("*") if file.is_file())

@@ -6,11 +6,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from datetime import datetime
-from pathlib import Path
 from typing import Any
 
 from rekappa.checkpoints.restarts import Leg
 from rekappa.errors import RunError
+from rekappa.storage.location import Location
 
 VERSION = 1
 
@@ -33,6 +33,7 @@ class SinkReset:
 class QueryRewind:
     """One query: it goes on after `batch` of `run`, whose checkpoint is in `folder`; -1 and no folder is no state.
 
+    Read back from a record it has neither folder nor files: the fork was built before.
     `abandoned` are the batches that no longer count, `since` when the first of them can have been written. `notes` are
     what the preflight found worth saying.
     """
@@ -42,7 +43,7 @@ class QueryRewind:
     batch: int
     committed: datetime | None
     savepoint: str | None
-    folder: Path | None
+    folder: Location | None
     files: tuple[str, ...]
     abandoned: tuple[Leg, ...]
     since: datetime
@@ -90,7 +91,7 @@ def _query(told: Mapping[str, Any]) -> QueryRewind:
         batch=told["batch"],
         committed=datetime.fromisoformat(told["committed"]) if told["committed"] else None,
         savepoint=told["savepoint"],
-        folder=Path(told["folder"]) if told["folder"] else None,
+        folder=None,
         files=(),
         abandoned=tuple(Leg(**leg) for leg in told["abandoned"]),
         since=datetime.fromisoformat(told["since"]),

@@ -6,12 +6,10 @@ does not notice is asked of the state's fingerprint first.
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
-from tempfile import mkdtemp
 from typing import TYPE_CHECKING
+from uuid import uuid4
 
 from rekappa.checkpoints.files import listed
 from rekappa.checkpoints.fingerprint import read_fingerprint, require_readable
@@ -21,12 +19,13 @@ from rekappa.checkpoints.restarts import Restart
 from rekappa.config.load import Loaded
 from rekappa.config.model import KafkaCandidate
 from rekappa.errors import RunError
-from rekappa.home import Home, local_uri
+from rekappa.home import Home
 from rekappa.runs.built import BuiltQuery
 from rekappa.runs.queries import StopBetweenBatches
 from rekappa.spark.failures import read_failure
 from rekappa.spark.offsetlog import last_committed, last_planned, read_batch
 from rekappa.spark.state import PROVIDER, settings
+from rekappa.storage.location import Location
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -82,7 +81,7 @@ def _try(spark: SparkSession, home: Home, one: BuiltQuery, at: Restart, mode: st
     return tuple(notes)
 
 
-def _run(spark: SparkSession, home: Home, one: BuiltQuery, folder: Path, batch: int, mode: str) -> bool:
+def _run(spark: SparkSession, home: Home, one: BuiltQuery, folder: Location, batch: int, mode: str) -> bool:
     """One batch after the point, into nothing; false if there was nothing to read."""
     with _scratch(home) as scratch:
         fork(folder, files_of(folder, batch), scratch)
@@ -95,7 +94,7 @@ def _run(spark: SparkSession, home: Home, one: BuiltQuery, folder: Path, batch: 
             done.append(number)
 
         writer = one.rows.writeStream.foreachBatch(nowhere).outputMode(mode).queryName(f"preflight {scratch.name}")
-        writer = writer.option("checkpointLocation", local_uri(scratch)).trigger(availableNow=True)
+        writer = writer.option("checkpointLocation", scratch.uri).trigger(availableNow=True)
         try:
             with settings(spark, {PROVIDER: one.provider}):
                 query = writer.start()
@@ -112,7 +111,7 @@ def _run(spark: SparkSession, home: Home, one: BuiltQuery, folder: Path, batch: 
         return bool(done)
 
 
-def _require_same_topics(one: BuiltQuery, folder: Path, batch: int, scratch: Path) -> None:
+def _require_same_topics(one: BuiltQuery, folder: Location, batch: int, scratch: Location) -> None:
     """Refuse sources in another order than the log has them: Spark compares their number alone."""
     last = last_committed(scratch)
     before, after = (
@@ -134,9 +133,9 @@ def _topics(line: str | None) -> list[str]:
 
 
 @contextmanager
-def _scratch(home: Home) -> Iterator[Path]:
-    folder = Path(mkdtemp(prefix="preflight-", dir=home.made().root))
+def _scratch(home: Home) -> Iterator[Location]:
+    folder = home.storage / "preflight" / uuid4().hex
     try:
         yield folder
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        folder.remove()

@@ -17,7 +17,6 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from rekappa.app import App
-from rekappa.checkpoints.files import appearing
 from rekappa.checkpoints.fork import files_of, fork
 from rekappa.checkpoints.restarts import FORK, Restart, abandoned_by
 from rekappa.config.bind import Query, queries
@@ -98,10 +97,13 @@ def rewind(
         if old.id != plan.run:
             raise RunError(f"Cannot rewind as planned: {old.id} goes on now", hint="Plan it again.")
         target = home.checkpoint(plan.app, plan.operation)
-        with appearing(target) as hidden:
+        try:
             for part in plan.queries:
                 if part.folder is not None:
-                    fork(part.folder, part.files, hidden / part.query, target / part.query)
+                    fork(part.folder, part.files, target / part.query)
+        except BaseException:
+            target.remove()
+            raise
         store.fork_run(_forked(old, plan), old.id, {part.query: part.batch for part in plan.queries})
         return _complete(spark, home, loaded, bound, store, plan, tell)
 

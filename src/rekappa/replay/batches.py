@@ -7,11 +7,11 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from pathlib import Path
 
 from rekappa.app import Job
 from rekappa.config.model import AppConfig, KafkaCandidate
 from rekappa.spark.offsetlog import committed_batches, starting_offsets
+from rekappa.storage.location import Location
 from rekappa.store.claim import Claim
 from rekappa.store.record import Batch, Standing
 from rekappa.store.runs import RunStore
@@ -51,7 +51,7 @@ def positions(lines: Sequence[str | None], order: Sequence[Feed]) -> tuple[Stand
     return tuple(found)
 
 
-def record_batches(store: RunStore, claim: Claim, query: str, checkpoint: Path, order: Sequence[Feed]) -> None:
+def record_batches(store: RunStore, claim: Claim, query: str, checkpoint: Location, order: Sequence[Feed]) -> None:
     """Bring the store up to the checkpoint of the claim's run. Safe to call at any time, also when it resumes."""
     assert claim.run is not None, "only a run that has begun has batches"
     run = claim.run

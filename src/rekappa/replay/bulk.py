@@ -29,6 +29,7 @@ from rekappa.spark.state import settings
 from rekappa.spark.times import within
 from rekappa.staging.tables import staging_sink, staging_table
 from rekappa.staging.versions import refuse_contested
+from rekappa.storage.location import Location
 from rekappa.timeline import EPOCH, Window, format_instant, parse_instant
 
 if TYPE_CHECKING:
@@ -123,20 +124,20 @@ def _note_cut_sessions(
         return
     moment = cut_from(spark, rows, finality, reads, output)
     if moment is not None:
-        folder = bulk.home.checkpoint(bulk.plan.app, bulk.run)
-        folder.mkdir(parents=True, exist_ok=True)
-        with (folder / CUT).open("a") as notes:
-            # On a line of its own, whatever a process that was killed here has left behind.
-            notes.write("\n" + json.dumps({"query": query.name, "from": format_instant(moment)}) + "\n")
+        notes = _cut_notes(bulk)
+        known = notes.read_text() if notes.exists() else ""
+        notes.write(known + json.dumps({"query": query.name, "from": format_instant(moment)}) + "\n")
+
+
+def _cut_notes(bulk: BulkJob) -> Location:
+    return bulk.home.checkpoint(bulk.plan.app, bulk.run) / CUT
 
 
 def not_final_from(bulk: BulkJob) -> dict[str, datetime]:
     """For each query with cut sessions, the sink time from which its rows may change, over all chunks and attempts."""
     found: dict[str, datetime] = {}
-    path = bulk.home.checkpoint(bulk.plan.app, bulk.run) / CUT
-    for line in path.read_text().splitlines() if path.exists() else ():
-        if not line.endswith("}"):
-            continue
+    notes = _cut_notes(bulk)
+    for line in notes.read_text().splitlines() if notes.exists() else ():
         note = json.loads(line)
         moment = parse_instant(note["from"])
         found[note["query"]] = min(moment, found.get(note["query"], moment))

@@ -12,12 +12,12 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rekappa.errors import RunError
 from rekappa.spark import private
 from rekappa.spark.offsetlog import last_committed, last_planned, read_batch
+from rekappa.storage.location import Location
 from rekappa.timeline import EPOCH
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class Reached:
         return self.planned == self.committed
 
 
-def reached(checkpoint: Path) -> Reached:
+def reached(checkpoint: Location) -> Reached:
     """What the checkpoint's logs say; all sources of a replay must stand at the same slice."""
     planned = last_planned(checkpoint)
     if planned is None:

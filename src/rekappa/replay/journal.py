@@ -5,8 +5,12 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, dataclass
 from datetime import datetime
-from pathlib import Path
 from typing import Any
+
+from rekappa.storage.location import Location
+
+PAGE = 100
+"""Entries of one file: an object store takes no additions, so a file is written anew with each of its entries."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,22 +42,19 @@ class BatchNote:
 
 
 class Journal:
-    """Notes by batch. A batch that ran again after a crash counts once; a last line cut short by one is ignored."""
+    """Notes by batch, in a folder of numbered files. A batch that ran again after a crash counts once."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, folder: Location) -> None:
+        self.folder = folder
         self.watermark: datetime | None = None
         self.not_final_from: datetime | None = None
         self.newest = -1
         self.rows = self.late_rows = self.peak_state_rows = 0
         self._notes: dict[int, BatchNote] = {}
-        text = path.read_text() if path.exists() else ""
-        self._whole = text.endswith("\n")
-        for line in text.splitlines():
-            try:
-                entry = json.loads(line)
-            except ValueError:
-                continue
+        pages = [(folder / name).read_text().splitlines() for name in folder.names() if name.endswith(".jsonl")]
+        self._full, self._page = max(0, len(pages) - 1), pages[-1] if pages else []
+        for line in (line for page in pages for line in page):
+            entry = json.loads(line)
             moment = datetime.fromisoformat(entry["watermark"]) if entry["watermark"] else None
             if "batch" in entry:
                 self._take(BatchNote(**{**entry, "watermark": moment}))
@@ -92,9 +93,7 @@ class Journal:
 
     def _append(self, entry: dict[str, Any]) -> None:
         moment = entry["watermark"]
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        with self.path.open("a") as out:
-            if out.tell() and not self._whole:
-                out.write("\n")
-            self._whole = True
-            out.write(json.dumps({**entry, "watermark": moment.isoformat() if moment else None}) + "\n")
+        if len(self._page) == PAGE:
+            self._full, self._page = self._full + 1, []
+        self._page.append(json.dumps({**entry, "watermark": moment.isoformat() if moment else None}))
+        (self.folder / f"{self._full:06}.jsonl").write("\n".join(self._page) + "\n")

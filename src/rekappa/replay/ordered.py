@@ -12,12 +12,10 @@ import json
 import time
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
-from pathlib import Path
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
 from rekappa.errors import RekappaError, SourceError, WorkFailed
-from rekappa.home import local_uri
 from rekappa.plan.store import PlanFile
 from rekappa.replay.closing import FORCED, move_watermark, reached, set_watermark
 from rekappa.replay.journal import BatchNote, Journal
@@ -27,6 +25,7 @@ from rekappa.replay.stream import AboutTo, replay_stream, slice_scan
 from rekappa.replay.values import ArchiveSource, HoldBack, Signal, SliceOutcome, SliceProgress
 from rekappa.spark.failures import Again, read_failure
 from rekappa.spark.state import settings
+from rekappa.storage.location import Location
 from rekappa.timeline import Window, instant
 
 if TYPE_CHECKING:
@@ -52,12 +51,12 @@ class _Stopped(Exception):
 
 def run_slices(
     spark: SparkSession,
-    plan: Path,
+    plan: Location,
     job: str,
     sources: Mapping[str, ArchiveSource],
     result: Callable[[Mapping[str, DataFrame]], DataFrame],
     write: Callable[[DataFrame, int], None],
-    checkpoint: Path,
+    checkpoint: Location,
     *,
     hold_back: HoldBack | None = None,
     close: bool = True,
@@ -107,7 +106,7 @@ class _SliceRun:
         sources: Mapping[str, ArchiveSource],
         result: Callable[[Mapping[str, DataFrame]], DataFrame],
         write: Callable[[DataFrame, int], None],
-        checkpoint: Path,
+        checkpoint: Location,
         hold_back: HoldBack | None,
         on_progress: Callable[[SliceProgress], None],
         control: Callable[[], Signal],
@@ -116,7 +115,7 @@ class _SliceRun:
         self.result, self.write, self.checkpoint = result, write, checkpoint
         self.hold_back, self.on_progress, self.control = hold_back, on_progress, control
         self.count = plan.slice_count(job)
-        self.journal = Journal(checkpoint / "replay.jsonl")
+        self.journal = Journal(checkpoint / "replay")
         self.output_mode = "append"
         self.state_store: str | None = None
         self.settings: dict[str, str] = {}
@@ -143,8 +142,7 @@ class _SliceRun:
             query = (
                 rows.writeStream.foreachBatch(self._batch)
                 .outputMode(self.output_mode)
-                # Not as a URI: Hadoop does not decode one, and would use another folder for a name with a space.
-                .option("checkpointLocation", local_uri(self.checkpoint))
+                .option("checkpointLocation", self.checkpoint.uri)
                 .trigger(processingTime="0 seconds")
                 .start()
             )

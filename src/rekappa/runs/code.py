@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 from rekappa.config.load import Loaded, load
 from rekappa.config.origin import is_secret
 from rekappa.config.targets import target_of
 from rekappa.home import Home
 from rekappa.replay.batches import Feed, record_batches
+from rekappa.storage.location import Location
 from rekappa.store.claim import Claim
 from rekappa.store.code import Code
 from rekappa.store.kept import keep_code, kept_folder
@@ -24,7 +24,7 @@ def code_of(home: Home, loaded: Loaded) -> Code:
 
 
 def record_live_start(
-    store: RunStore, loaded: Loaded, code: Code, claim: Claim, query: str, checkpoint: Path, order: tuple[Feed, ...]
+    store: RunStore, loaded: Loaded, code: Code, claim: Claim, query: str, checkpoint: Location, order: tuple[Feed, ...]
 ) -> None:
     """Say from which batch on a live query runs this code: the one after the last that its checkpoint committed."""
     assert claim.run is not None

@@ -10,7 +10,6 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rekappa.app import App
@@ -35,6 +34,7 @@ from rekappa.spark.launch import spark_log
 from rekappa.spark.offsetlog import last_committed
 from rekappa.spark.session import open_session
 from rekappa.spark.state import PROVIDER, settings
+from rekappa.storage.location import Location
 from rekappa.store.claim import Claim
 from rekappa.store.record import Kind, Run, State, new_run_id
 from rekappa.store.runs import RunStore
@@ -156,7 +156,7 @@ def _start(
     trigger: timedelta,
     stop: threading.Event,
     started: list[_Started],
-    record: Callable[[str, Path, tuple[Feed, ...]], None],
+    record: Callable[[str, Location, tuple[Feed, ...]], None],
     tell: Tell,
 ) -> None:
     """Build and check every query, then prepare every sink, then start; adds each to `started` when it has.
@@ -173,7 +173,6 @@ def _start(
     prepare_sinks(spark, loaded, [(sink, one.rows.schema) for one, sink in built], tell)
     for one, sink in built:
         query, checkpoint = one.query, folder / one.query.name
-        checkpoint.mkdir(parents=True, exist_ok=True)
         write_fingerprint(checkpoint, one.operators)
         record(query.name, checkpoint, one.feeds)
         try:
@@ -188,7 +187,7 @@ def _start(
         started.append(_Started(query, ProgressReader(query.name, handle), one.feeds))
 
 
-def _require_state(one: BuiltQuery, checkpoint: Path, tell: Tell) -> None:
+def _require_state(one: BuiltQuery, checkpoint: Location, tell: Tell) -> None:
     """Refuse code that would take one part of the kept state for another."""
     kept = read_fingerprint(checkpoint) if last_committed(checkpoint) is not None else None
     for note in require_readable(one.query.name, kept, one.operators) if kept is not None else ():
@@ -198,7 +197,7 @@ def _require_state(one: BuiltQuery, checkpoint: Path, tell: Tell) -> None:
 def _watch(
     store: RunStore,
     claim: Claim,
-    folder: Path,
+    folder: Location,
     started: list[_Started],
     stop: threading.Event,
     on_progress: OnProgress,
@@ -253,7 +252,7 @@ def _failure(one: _Started) -> Exception | None:
     return WorkFailed(f"Query {one.query.name!r} of job {one.query.job!r} failed: {found.cause}", hint=hint)
 
 
-def _report(store: RunStore, claim: Claim, folder: Path, started: list[_Started], on_progress: OnProgress) -> None:
+def _report(store: RunStore, claim: Claim, folder: Location, started: list[_Started], on_progress: OnProgress) -> None:
     progress = [one.reader.read() for one in started]
     claim.update(progress={"queries": [_plain(report) for report in progress]})
     for one in started:

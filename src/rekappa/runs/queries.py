@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING, Any
 
-from rekappa.home import local_uri
 from rekappa.sinks.contract import BatchId, Sink
+from rekappa.storage.location import Location
 from rekappa.store.claim import Claim
 
 if TYPE_CHECKING:
@@ -30,7 +29,7 @@ def start_query(
     sink: Sink,
     claim: Claim,
     name: str,
-    checkpoint: Path,
+    checkpoint: Location,
     trigger: timedelta,
     stop: Event,
     output_mode: str = "append",
@@ -49,7 +48,7 @@ def start_query(
         sink.write(batch, BatchId(run, name, number))
 
     writer = rows.writeStream.queryName(f"{run} {name}").foreachBatch(write).outputMode(output_mode)
-    writer = writer.option("checkpointLocation", local_uri(checkpoint))
+    writer = writer.option("checkpointLocation", checkpoint.uri)
     if trigger == AVAILABLE_NOW:
         writer = writer.trigger(availableNow=True)
     else:

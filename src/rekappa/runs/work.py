@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rekappa.app import App
@@ -16,6 +15,7 @@ from rekappa.errors import RekappaError, WorkFailed
 from rekappa.home import Home
 from rekappa.plan.plan import Mode, Plan
 from rekappa.spark.failures import Again, read_failure
+from rekappa.storage.location import Location
 from rekappa.store.claim import Claim
 from rekappa.store.record import Run, State, Wish
 from rekappa.timeline import format_instant
@@ -73,12 +73,12 @@ class Work:
     plan_name: str = PLAN
 
     @property
-    def plan_file(self) -> Path:
+    def plan_file(self) -> Location:
         """The saved plan that slices are read from."""
         return self.folder / self.plan_name
 
     @property
-    def folder(self) -> Path:
+    def folder(self) -> Location:
         return self.home.checkpoint(self.run.app, self.run.id)
 
     def pausing(self, paused: bool) -> None:

@@ -1,8 +1,8 @@
 """Kafka: one JSON message per row, with headers that tell run, query and batch.
 
-Before a batch, the sink notes in the project folder where the topic ends. A retry of that batch reads what is there
-from that point on, and sends only the messages that are missing. What this can't cover: a retry from another
-project folder, or while a task of the killed run still sends; then messages may appear twice, with equal headers.
+Before a batch, the sink notes under the storage root where the topic ends. A retry of that batch reads what is there
+from that point on, and sends only the messages that are missing. What this can't cover: a retry with another storage
+root, or while a task of the killed run still sends; then messages may appear twice, with equal headers.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rekappa.errors import SinkError
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
+    from rekappa.storage.location import Location
     from rekappa.timeline import Window
 
 RUN, QUERY, BATCH = "rekappa-run", "rekappa-query", "rekappa-batch"
@@ -38,7 +38,7 @@ class KafkaSink(Sink):
         name: str,
         topic: str,
         options: dict[str, str],
-        notes: Path,
+        notes: Location,
         key: tuple[str, ...] = (),
         event_time: str | None = None,
     ) -> None:
@@ -76,7 +76,7 @@ class KafkaSink(Sink):
         if known is not None and known["batch"] == batch.number:
             messages = messages.exceptAll(self._sent(spark, known["end"], batch))
         else:
-            self._note(note, batch.number, self._ends(spark))
+            note.write(json.dumps({"version": 1, "batch": batch.number, "end": self._ends(spark)}))
         header = [(RUN, batch.run), (QUERY, batch.query), (BATCH, str(batch.number))]
         headers = F.array(
             *(F.struct(F.lit(key).alias("key"), F.lit(value).cast("binary").alias("value")) for key, value in header)
@@ -117,13 +117,6 @@ class KafkaSink(Sink):
             return admin.ends(self.topic)
         finally:
             admin.close()
-
-    @staticmethod
-    def _note(path: Path, number: int, ends: dict[str, int]) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        fresh = path.with_suffix(".new")
-        fresh.write_text(json.dumps({"version": 1, "batch": number, "end": ends}))
-        fresh.replace(path)
 
     def read(self, spark: SparkSession, window: Window | None = None) -> DataFrame | None:
         """The messages as rows; None until the sink was told its columns (`prepare` or `expect`).

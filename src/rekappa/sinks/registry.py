@@ -63,7 +63,7 @@ def _open(name: str, config: AppConfig, home: Home) -> Sink:
             from rekappa.sources.kafka import cluster_options
 
             options = cluster_options(config, spec.cluster, home)
-            return KafkaSink(name, spec.topic, options, home.root / "sinks" / name, spec.key, spec.event_time)
+            return KafkaSink(name, spec.topic, options, home.storage / "sinks" / name, spec.key, spec.event_time)
         case model.HiveSink():
             from rekappa.sinks.hive import HiveSink
 

@@ -10,10 +10,10 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
-from pathlib import Path
+from datetime import datetime, timedelta
 
 from rekappa.errors import RunError
+from rekappa.storage.location import Location
 from rekappa.timeline import EPOCH
 
 
@@ -27,20 +27,20 @@ class LoggedBatch:
     sources: tuple[str | None, ...]
 
 
-def _numbers(folder: Path) -> list[int]:
-    return sorted(int(path.name) for path in folder.iterdir() if path.name.isdigit()) if folder.is_dir() else []
+def _numbers(folder: Location) -> list[int]:
+    return sorted(int(name) for name in folder.names() if name.isdigit())
 
 
-def last_planned(checkpoint: Path) -> int | None:
+def last_planned(checkpoint: Location) -> int | None:
     """The newest batch whose offsets are logged, committed or not."""
     return max(_numbers(checkpoint / "offsets"), default=None)
 
 
-def last_committed(checkpoint: Path) -> int | None:
+def last_committed(checkpoint: Location) -> int | None:
     return max(_numbers(checkpoint / "commits"), default=None)
 
 
-def read_batch(checkpoint: Path, number: int) -> LoggedBatch:
+def read_batch(checkpoint: Location, number: int) -> LoggedBatch:
     """One logged batch; a damaged file is named."""
     path = checkpoint / "offsets" / str(number)
     version, *lines = path.read_text().splitlines()
@@ -56,15 +56,14 @@ def read_batch(checkpoint: Path, number: int) -> LoggedBatch:
     )
 
 
-def committed_batches(checkpoint: Path, after: int | None) -> Iterator[tuple[LoggedBatch, datetime]]:
+def committed_batches(checkpoint: Location, after: int | None) -> Iterator[tuple[LoggedBatch, datetime]]:
     """The committed batches above `after`, in order, each with the time of its commit."""
     for number in _numbers(checkpoint / "commits"):
         if after is None or number > after:
-            commit = checkpoint / "commits" / str(number)
-            yield read_batch(checkpoint, number), datetime.fromtimestamp(commit.stat().st_mtime, UTC)
+            yield read_batch(checkpoint, number), (checkpoint / "commits" / str(number)).modified()
 
 
-def starting_offsets(checkpoint: Path) -> tuple[str | None, ...]:
+def starting_offsets(checkpoint: Location) -> tuple[str | None, ...]:
     """Where each Kafka source began; None for a source that keeps no such file."""
     folder = checkpoint / "sources"
     starts: list[str | None] = []
