@@ -61,6 +61,7 @@ def rewind(
     from rekappa.config.bind import load_app
     from rekappa.config.load import load
     from rekappa.recovery import rewind as operation
+    from rekappa.recovery.listing import queries_of
     from rekappa.spark.session import open_session
     from rekappa.store.runs import RunStore
 
@@ -86,7 +87,7 @@ def rewind(
         return
     run = operation.rewindable(store, loaded)
     if new_savepoint and not dry_run:
-        _keep(home, run.app, run.id, tuple(run.spec.get("targets") or ()))
+        _keep(home, run.app, run.id, queries_of(store, run))
     spark = open_session(loaded.config, "live", home)
     note("trying it on a copy")
     plan = operation.plan_rewind(spark, home, loaded, bound, wanted, send_again=send_again)

@@ -13,7 +13,6 @@ from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 from rekappa.errors import RunError
-from rekappa.iceberg.commits import BATCH, WRITER
 from rekappa.iceberg.history import ancestors
 from rekappa.iceberg.past import in_columns_of
 from rekappa.iceberg.private import changed_files, listed, planned
@@ -24,8 +23,13 @@ from rekappa.spark.names import quoted
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-IsOwn = Callable[[str, int], bool]
-"""Whether a commit with this stamp (writer, batch) is one of those in question."""
+Summary = Callable[[str], str | None]
+"""What a commit says of itself under a name."""
+IsOwn = Callable[[Summary], bool]
+"""Whether a commit is one of those in question."""
+REWIND = "rekappa.rewind"
+REWIND_UNDONE = "rekappa.rewind-undone"
+"""The stamps of commits that take abandoned rows out, and bring them back: each names the run that went on instead."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +64,7 @@ def lineage(table: Any, is_own: IsOwn, since: datetime) -> Lineage:
                 hint="Keep snapshots for as long as you want to go back. A backfill makes a window anew instead.",
             )
     seen.reverse()
-    own = [one for one in seen if is_own(str(one.summary().get(WRITER)), int(one.summary().get(BATCH) or -1))]
+    own = [one for one in seen if is_own(one.summary().get)]
     if not own:
         return Lineage((), (), None)
     parent = own[0].parentId()
@@ -92,7 +96,7 @@ def added_rows(spark: SparkSession, table: Any, name: str, found: Lineage) -> Ad
             own |= added
             continue
         removed = {str(file.location()) for file in listed(spark, changes.removedDataFiles())}
-        if removed & (own.keys() | descended):
+        if removed & (own.keys() | descended) or snapshot.summary().get(REWIND_UNDONE):
             descended |= added.keys()
             lost[int(snapshot.parentId())] = removed & own.keys()
     live = {str(task.file().location()) for task in planned(spark, table.newScan())}

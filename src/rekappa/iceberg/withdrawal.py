@@ -8,15 +8,12 @@ from typing import TYPE_CHECKING, Any
 from rekappa.errors import RunError
 from rekappa.iceberg.footprint import Footprint, footprint
 from rekappa.iceberg.history import ancestors, noted
-from rekappa.iceberg.lineage import AddedRows, rows_of_files
+from rekappa.iceberg.lineage import REWIND, AddedRows, rows_of_files
 from rekappa.iceberg.private import Filters, changed_files, listed
 from rekappa.spark.multisets import without
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-
-REWIND = "rekappa.rewind"
-REWIND_UNDONE = "rekappa.rewind-undone"
 
 
 def tag_after(operation: str) -> str:

@@ -33,9 +33,9 @@ class SinkReset:
 class QueryRewind:
     """One query: it goes on after `batch` of `run`, whose checkpoint is in `folder`; -1 and no folder is no state.
 
-    Read back from a record it has neither folder nor files: the fork was built before.
-    `abandoned` are the batches that no longer count, `since` when the first of them can have been written. `notes` are
-    what the preflight found worth saying.
+    Read back from a record it has neither folder nor files: the fork was built before. `abandoned` are the batches that
+    no longer count, `dead` the runs of which none does, `since` when the first of them can have been written. `notes`
+    are what the preflight found worth saying.
     """
 
     query: str
@@ -46,6 +46,7 @@ class QueryRewind:
     folder: Location | None
     files: tuple[str, ...]
     abandoned: tuple[Leg, ...]
+    dead: tuple[str, ...]
     since: datetime
     reset: SinkReset
     notes: tuple[str, ...] = ()
@@ -57,6 +58,7 @@ class QueryRewind:
             "folder": str(self.folder) if self.folder else None,
             "files": len(self.files),
             "abandoned": [asdict(leg) for leg in self.abandoned],
+            "dead": list(self.dead),
             "since": self.since.isoformat(),
             "reset": asdict(self.reset),
             "notes": list(self.notes),
@@ -94,6 +96,7 @@ def _query(told: Mapping[str, Any]) -> QueryRewind:
         folder=None,
         files=(),
         abandoned=tuple(Leg(**leg) for leg in told["abandoned"]),
+        dead=tuple(told["dead"]),
         since=datetime.fromisoformat(told["since"]),
         reset=SinkReset(**told["reset"]),
         notes=tuple(told["notes"]),

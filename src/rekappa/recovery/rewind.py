@@ -31,7 +31,16 @@ from rekappa.recovery.preflight import lightly, preflight
 from rekappa.recovery.resets.choose import resetter
 from rekappa.recovery.resets.contract import Abandoned, Resetter
 from rekappa.runs.built import build_queries
-from rekappa.runs.current import OPEN, REWIND, UNDOING, current_run, live_lease, require_settled
+from rekappa.runs.current import (
+    OPEN,
+    REWIND,
+    UNDOING,
+    asked_of,
+    current_run,
+    live_lease,
+    require_same_sources,
+    require_settled,
+)
 from rekappa.sinks.registry import open_sink
 from rekappa.store.record import Kind, Run, new_run_id
 from rekappa.store.runs import RunStore
@@ -53,21 +62,24 @@ def plan_rewind(
     bound = queries(loaded.config, app)
     chosen: dict[str, Restart] = {}
     if not isinstance(wanted, NoState):
+        require_same_sources(run, loaded)
         known = query_restarts(home, store, run)
         # A query that the app has only now begins without state, as any new one.
-        chosen = {one.name: choose(one.name, known[one.name], wanted) for one in bound if one.name in known}
+        chosen = {one.name: choose(one.name, known[one.name], wanted) for one in bound if known.get(one.name)}
     files = {name: files_of(one.folder, one.point.batch) for name, one in chosen.items()}
     light = lightly(loaded)
     built = {one.query.name: one for one in build_queries(spark, light, app, home)}
     modes = {one.name: loaded.config.sinks[one.sink].output_mode for one in bound}
     notes = preflight(spark, home, built, chosen, modes)
     operation = new_run_id(Kind.LIVE)
+    every = {one.id for one in store.runs(run.app, Kind.LIVE)}
     parts = []
     for query in bound:
         at = chosen.get(query.name)
         legs = line(store, run, query.name)
         gone = legs if at is None else abandoned_by(legs, at.run, at.point.batch)
         began = store.run(legs[-1].run).created
+        counting = set() if at is None else {leg.run for leg in legs} - {leg.run for leg in gone if leg.run != at.run}
         part = QueryRewind(
             query=query.name,
             run=run.id if at is None else at.run,
@@ -77,6 +89,7 @@ def plan_rewind(
             folder=at.folder if at else None,
             files=files.get(query.name, ()),
             abandoned=gone,
+            dead=tuple(sorted(every - counting)),
             since=(at.point.committed if at else began) - SLACK,
             reset=SinkReset(query.sink, ""),
             notes=notes.get(query.name, ()),
@@ -104,7 +117,7 @@ def rewind(
         except BaseException:
             target.remove()
             raise
-        store.fork_run(_forked(old, plan), old.id, {part.query: part.batch for part in plan.queries})
+        store.fork_run(_forked(loaded, bound, old, plan), old.id, {part.query: part.batch for part in plan.queries})
         return _complete(spark, home, loaded, bound, store, plan, tell)
 
 
@@ -144,9 +157,9 @@ def rewindable(store: RunStore, loaded: Loaded) -> Run:
     return run
 
 
-def _forked(old: Run, plan: RewindPlan) -> Run:
+def _forked(loaded: Loaded, bound: Sequence[Query], old: Run, plan: RewindPlan) -> Run:
     forks = {part.query: {"run": part.run, "batch": part.batch} for part in plan.queries if part.folder is not None}
-    spec = {**old.spec, FORK: forks, "rewind": plan.as_json()}
+    spec = {**old.spec, **asked_of(loaded, bound), FORK: forks, "rewind": plan.as_json()}
     return Run(plan.operation, old.app, old.kind, old.folder, spec=spec, progress={REWIND: OPEN})
 
 
@@ -193,5 +206,5 @@ def _resetter(
     spark: SparkSession, home: Home, loaded: Loaded, operation: str, query: Query, part: QueryRewind, send_again: bool
 ) -> Resetter:
     target = target_of(loaded.config.sinks[query.sink])
-    gone = Abandoned(spark, operation, query.sink, target, query.name, part.abandoned, part.since)
+    gone = Abandoned(spark, operation, query.sink, target, query.name, part.abandoned, part.dead, part.since)
     return resetter(gone, open_sink(query.sink, loaded.config, home), send_again=send_again)

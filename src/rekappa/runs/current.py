@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 from rekappa.config.bind import Query
 from rekappa.config.load import Loaded
 from rekappa.errors import RunError
+from rekappa.runs.doubling import target
 from rekappa.store.record import Kind, Run, State
 from rekappa.store.runs import RunStore
 
@@ -43,4 +47,26 @@ def require_settled(run: Run) -> None:
         raise RunError(
             f"Cannot go on with {run.app!r}: the rewind to run {run.id} is not completed",
             hint=f"`rekappa rewind {run.app} --resume` completes it.",
+        )
+
+
+def asked_of(loaded: Loaded, bound: Sequence[Query]) -> dict[str, Any]:
+    """What a live run is asked to do, for its spec."""
+    config = loaded.config
+    return {
+        "selected": {name: source.selected for name, source in config.sources.items()},
+        "overrides": list(loaded.overrides),
+        "targets": {query.name: target(config.sinks[query.sink]) for query in bound},
+        "elsewhere": dict(loaded.elsewhere),
+        "owner": config.owner,
+    }
+
+
+def require_same_sources(run: Run, loaded: Loaded) -> None:
+    """Refuse to go on with checkpoints that were made of other candidates."""
+    selected = {name: source.selected for name, source in loaded.config.sources.items()}
+    if run.spec.get("selected") != selected:
+        raise RunError(
+            f"Cannot continue live run {run.id}: it read {run.spec.get('selected')}, now {selected} is selected",
+            hint="Select the same candidates, or start over with `--fresh` (new checkpoints, no state).",
         )

@@ -22,8 +22,8 @@ from rekappa.home import Home
 from rekappa.replay.batches import Feed, record_batches
 from rekappa.runs.built import BuiltQuery, build_queries
 from rekappa.runs.code import code_of, record_live_start
-from rekappa.runs.current import live_lease, require_settled, same_places
-from rekappa.runs.doubling import require_nothing_doubled, target
+from rekappa.runs.current import asked_of, live_lease, require_same_sources, require_settled, same_places
+from rekappa.runs.doubling import require_nothing_doubled
 from rekappa.runs.migration import Tell, prepare_sinks
 from rekappa.runs.queries import AVAILABLE_NOW, ProgressReader, QueryProgress, StopBetweenBatches, start_query
 from rekappa.runs.signals import stopping_on_signals
@@ -64,29 +64,15 @@ class _Started:
 def choose_run(store: RunStore, loaded: Loaded, bound: Sequence[Query], *, fresh: bool, append_again: bool) -> Run:
     """The app's live run to continue, or a new one. Called by the process that holds the app's leases."""
     config = loaded.config
-    selected = {name: source.selected for name, source in config.sources.items()}
-    elsewhere = dict(loaded.elsewhere)
-    earlier = store.runs(config.app, Kind.LIVE)
     last = next((run for run in same_places(store, loaded) if run.state.resumable), None)
     if last is None or fresh:
         if not append_again:
-            require_nothing_doubled(store, config, bound, earlier)
-        places = {query.name: target(config.sinks[query.sink]) for query in bound}
-        spec = {
-            "selected": selected,
-            "overrides": list(loaded.overrides),
-            "targets": places,
-            "elsewhere": elsewhere,
-            "owner": config.owner,
-        }
+            require_nothing_doubled(store, config, bound, store.runs(config.app, Kind.LIVE))
+        spec = asked_of(loaded, bound)
         run = Run(id=new_run_id(Kind.LIVE), app=config.app, kind=Kind.LIVE, folder=str(loaded.folder), spec=spec)
         return store.create(run)
     require_settled(last)
-    if last.spec.get("selected") != selected:
-        raise RunError(
-            f"Cannot continue live run {last.id}: it read {last.spec.get('selected')}, now {selected} is selected",
-            hint="Select the same candidates, or start over with `--fresh` (new checkpoints, no state).",
-        )
+    require_same_sources(last, loaded)
     return last
 
 

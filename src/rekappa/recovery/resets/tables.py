@@ -13,13 +13,20 @@ from typing import TYPE_CHECKING, Any
 from rekappa.errors import RunError
 from rekappa.iceberg.commits import load_table
 from rekappa.iceberg.history import tag_before
-from rekappa.iceberg.lineage import Lineage, added_rows, changed_keys, keys_changed_between, lineage
+from rekappa.iceberg.lineage import (
+    REWIND,
+    REWIND_UNDONE,
+    Lineage,
+    Summary,
+    added_rows,
+    changed_keys,
+    keys_changed_between,
+    lineage,
+)
 from rekappa.iceberg.past import in_columns_of, rows_at
 from rekappa.iceberg.replace import Edit, replace_rows
 from rekappa.iceberg.selection import OfKeys
 from rekappa.iceberg.withdrawal import (
-    REWIND,
-    REWIND_UNDONE,
     Withdrawal,
     commit_of,
     is_done,
@@ -168,6 +175,14 @@ class UpsertReset(_TableReset):
     def _put_back(self, keys: DataFrame, before: DataFrame, stamp: str) -> None:
         chosen = OfKeys(self.key, keys)
         replace_rows(self.gone.spark, self.table, chosen, chosen.of(before).localCheckpoint(), self._edit(stamp))
+
+    def _found(self, table: Any) -> Lineage:
+        """What is put back is the state at the cut: also over what runs wrote that were rewound themselves."""
+
+        def is_ours(said: Summary) -> bool:
+            return self.gone.is_own(said) or self.gone.is_of_the_dead(said)
+
+        return lineage(table, is_ours, self.gone.since)
 
     def _at(self, found: Lineage) -> DataFrame:
         """The table before the first abandoned commit."""
