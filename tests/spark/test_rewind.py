@@ -7,8 +7,10 @@ event. The state is a sum that no batch forgets: a wrong restart shows in every 
 from __future__ import annotations
 
 import json
+import time
 from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,6 +21,8 @@ from click.testing import CliRunner
 from confluent_kafka import Producer
 from project import Project
 
+from rekappa.checkpoints.files import listed, named_in
+from rekappa.checkpoints.points import restart_points
 from rekappa.checkpoints.savepoints import take
 from rekappa.cli.main import main
 from rekappa.config.bind import load_app
@@ -32,6 +36,7 @@ from rekappa.recovery.choose import NoState, ToBatch, ToSavepoint, Wanted
 from rekappa.recovery.plan import RewindPlan
 from rekappa.recovery.resets.tables import UpsertReset
 from rekappa.recovery.rewind import plan_rewind, resume, rewind, undo_rewind
+from rekappa.spark.offsetlog import last_committed
 from rekappa.store.record import Run, State
 from rekappa.store.runs import RunStore
 
@@ -297,6 +302,40 @@ def test_back_and_back_again_after_a_compaction_and_a_crash(story: Story, monkey
     story.run(4, range(36))
     story.check(range(36))
     assert Counter(run.state for run in story.store.runs(story.name)) == {State.ABANDONED: 4, State.STOPPED: 1}
+
+
+@pytest.mark.parametrize("story", ["RocksDB with changelog"], indirect=True)
+def test_savepoints_of_a_running_job_outlive_what_it_purges(story: Story) -> None:
+    config = story.folder / "rekappa.yaml"
+    config.write_text(config.read_text() + "    spark.sql.streaming.minBatchesToRetain: 1\n")
+    story.produce(range(60))
+    story.code(1)
+    taken: dict[str, int] = {}
+    with ThreadPoolExecutor(1) as other:
+        running = other.submit(story.live)
+        while not running.done():
+            run = next((one.id for one in story.store.runs(story.name)), "")
+            if last_committed(story.home.checkpoint(story.name, run) / "totals") in (None, *taken.values()):
+                time.sleep(0.01)
+                continue
+            made = take(story.home, story.name, run, ["totals"], f"at-{len(taken)}")
+            taken[made.name] = made.batches["totals"]
+        first = running.result()
+    story.weights.update(dict.fromkeys(range(60), 1))
+    story.check(range(60))
+    own = restart_points(listed(story.home.checkpoint(story.name, first.id) / "totals"))
+    assert 0 not in {point.batch for point in own}, "it has purged what it had first"
+    assert len(set(taken.values())) > 2
+    for name, batch in taken.items():
+        here = story.home.savepoints(story.name) / name / "totals"
+        assert [point.batch for point in restart_points(listed(here), named_in(here)) if point.restorable] == [batch]
+
+    # Each holds the state of its batch, as Spark reads it.
+    spark = story.spark
+    for name, batch in taken.items():
+        at = story.home.savepoints(story.name) / name / "totals"
+        held = spark.read.format("statestore").load(at.uri).selectExpr("key.name", "value.*").collect()
+        assert Counter(tuple(row) for row in held) == totals(story.weights, range(EACH * (batch + 1)))
 
 
 def _fails(reset: UpsertReset) -> None:
