@@ -91,7 +91,8 @@ class App:
         """Register a function as a job; with `sinks`, it returns a dict of results by these names."""
         if body is not None:
             return self._add(body, ())
-        if isinstance(sinks, str) or not all(isinstance(name, str) and name for name in sinks):
+        listed = isinstance(sinks, Sequence) and not isinstance(sinks, str)
+        if not listed or not all(isinstance(name, str) and name for name in sinks):
             raise AppError(
                 f"Cannot use sinks={sinks!r}: it must be a list of names",
                 hint='For example  @app.job(sinks=["plays", "rates"])',
@@ -99,7 +100,12 @@ class App:
         return lambda function: self._add(function, tuple(sinks))
 
     def _add(self, body: Body, sinks: tuple[str, ...]) -> Body:
-        name = body.__name__
+        name = getattr(body, "__name__", "")
+        if not name:
+            raise AppError(
+                f"Cannot make a job of {body!r}: it has no name",
+                hint="Write a function with def; its name is the sink's.",
+            )
         if name in self._jobs:
             raise AppError(f"App {self.name!r} has two jobs named {name!r}", hint="Rename one of the functions.")
         if len(set(sinks)) < len(sinks):

@@ -16,6 +16,7 @@
     │   └── WorkFailed    work that was under way failed; what is done is kept
     ├── ValidationError   staging and production can't be compared
     └── PublishError      publishing or undoing was refused
+        └── HistoryGone   too many of a table's snapshots are gone to tell who changed what
 
 A message says what was wrong, with the value; `hint` names the next thing to do.
 """
@@ -90,3 +91,7 @@ class ValidationError(RekappaError):
 
 class PublishError(RekappaError):
     """Publishing or undoing was refused."""
+
+
+class HistoryGone(PublishError):
+    """Too many of a table's snapshots are gone to tell who changed what."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -118,3 +119,14 @@ def test_jobs_that_can_not_be_bound_are_refused_when_declared() -> None:
     app.job(lambda events: None)
     with pytest.raises(AppError, match="two jobs named"):
         app.job(lambda other: None)
+
+
+@pytest.mark.parametrize("sinks", [5, None, "plays", {"plays": 1}, [""], [3]])
+def test_sinks_are_a_list_of_names(sinks: Any) -> None:
+    with pytest.raises(AppError, match="it must be a list of names"):
+        App("a").job(sinks=sinks)
+
+
+def test_what_has_no_name_is_no_job() -> None:
+    with pytest.raises(AppError, match="it has no name"):
+        App("a").job(partial(lambda limit, events: events, 3))

@@ -288,6 +288,11 @@ def test_it_is_written_where_told_and_not_in_a_dry_run(shop: Path) -> None:
     assert [Path(path).name for path in made["written"]] == names
     assert {path.name for path in Path("units/here").iterdir()} == set(names)
     assert call(*UNITS, "--out", "shop.yaml").exit_code == 2
+    Path("mine.yaml").write_text("mine: true")
+    refused = call(*IMAGE, "--out", "mine.yaml")
+    assert refused.exit_code == 2
+    assert "did not write the file that is there" in refused.stderr
+    assert Path("mine.yaml").read_text() == "mine: true"
 
 
 def test_an_app_without_tables_needs_no_catalog(shop: Path) -> None:

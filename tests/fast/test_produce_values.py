@@ -21,10 +21,12 @@ from rekappa.config.model import Source
 from rekappa.produce.avro import avro_bytes
 from rekappa.produce.convert import convert
 from rekappa.produce.encode import encoder
+from rekappa.produce.files import open_rows
 from rekappa.produce.moments import TimeReading, read_moment
 from rekappa.timeline import EPOCH
 
 LONG = "12345678901234567890123456789012.345678"
+LIVE = {"type": "kafka", "topic": "t"}
 NOON = datetime(2026, 11, 1, 12, tzinfo=UTC)
 SCHEMA = (
     "b BOOLEAN, i INT, n BIGINT, x DOUBLE, d DECIMAL(38, 6), s STRING, raw BINARY, day DATE, at TIMESTAMP, "
@@ -227,3 +229,44 @@ def test_a_wall_clocks_time_is_not_moved() -> None:
     (column,) = columns("local TIMESTAMP_NTZ")
     moment = NOON.astimezone(ZoneInfo("Asia/Tokyo"))
     assert convert(moment, column.type, TimeReading(zone="Asia/Tokyo")) == datetime(2026, 11, 1, 21)
+
+
+@pytest.mark.parametrize(
+    ("line", "schema", "sent"),
+    [
+        ('{"v": 9007199254740993.0}', "v BIGINT", "9007199254740993"),
+        ('{"v": 123456789012345678.12}', "v DECIMAL(30, 2)", "123456789012345678.12"),
+        ('{"v": 1.10}', "v STRING", '"1.10"'),
+        ('{"v": 12345678901234567890.50}', "v STRING", '"12345678901234567890.50"'),
+        ('{"v": {"x": 0.12345678901234567890123, "p": [2.50]}}', "v STRING",
+         r'"{\"x\": 0.12345678901234567890123, \"p\": [2.50]}"'),
+        ('{"v": {"x": 0.12345678901234567890123}}', "v STRUCT<x: DECIMAL(38, 23)>", '{"x": 0.12345678901234567890123}'),
+        ('{"v": 0.1}', "v DOUBLE", "0.1"),
+    ],
+)  # fmt: skip
+def test_numbers_of_json_lines_keep_every_digit(tmp_path: Path, line: str, schema: str, sent: str) -> None:
+    (tmp_path / "rows.jsonl").write_text(line)
+    (column,) = columns(schema)
+    row = next(open_rows(tmp_path / "rows.jsonl").rows)
+    assert row.problem is None
+    source = Source.model_validate({"schema": schema, "event_time": "v", "candidates": {"live": LIVE}})
+    made = encoder(source, tmp_path)({"v": convert(row.values["v"], column.type, TimeReading())})
+    assert made.decode() == f'{{"v": {sent}}}'
+
+
+@pytest.mark.parametrize(
+    ("value", "kind", "words"),
+    [
+        (Decimal("12345678.9100000000001"), "DECIMAL(10, 2)", "12345678.9100000000001 has more than 2 digits"),
+        (Decimal("9007199254740993.0"), "DOUBLE", "9007199254740993.0 has more digits than a DOUBLE holds"),
+        (Decimal("1e400"), "DOUBLE", "1E+400 is too large for DOUBLE"),
+        ("2025-11-02T01:30", "DATE", "has a time of day, which a DATE does not"),
+        (datetime(2026, 11, 1, 21), "DATE", "has a time of day"),
+        ("\ud800", "STRING", "is no text that UTF-8 can write"),
+        (b"\xe9", "STRING", "is no text that UTF-8 can write"),
+    ],
+)  # fmt: skip
+def test_what_would_lose_something_is_refused(value: Any, kind: str, words: str) -> None:
+    (column,) = columns(f"v {kind}")
+    with pytest.raises(ValueError, match=re.escape(words)):
+        convert(value, column.type, TimeReading())

@@ -233,6 +233,31 @@ def test_a_bad_day_as_the_readme_prints_it(reader: Reader) -> None:
     assert all(row["production"]["playback_id"] is None for row in differences)
 
 
+def test_old_hours_are_dropped_on_purpose(reader: Reader) -> None:
+    """On what the README has left behind: five hours from noon on."""
+    cut = NOON + timedelta(hours=2)
+    age = f"{(datetime.now(UTC) - cut) // timedelta(minutes=1)}m"
+    expire = ("archive", "expire", "plays", "--older-than", age)
+    first_hours = ("--start", "2026-11-01T13:00Z", "--end", "2026-11-01T14:00Z")
+    seen = json.loads(reader.call("rekappa", *expire, "--dry-run", "--json")[0])
+    assert seen["state"] == "would drop"
+    assert {one["source"] for one in seen["sources"] if one["rows"]} == {"impressions", "playbacks"}
+    (job,) = seen["jobs"]
+    start = datetime.fromisoformat(job["start"])
+    assert start > cut
+    reader.call("rekappa", "plan", "plays", *first_hours)
+    assert "Cannot ask for consent" in reader.refused(*expire)
+    told = reader.call("rekappa", *expire, "--yes")[0]
+    assert "No replay" not in told
+    assert "dropped: " in told
+    assert "was expired up to 2026-11-01T14:00Z" in reader.refused("plan", "plays", *first_hours)
+    almost, then = (start - timedelta(minutes=1)).isoformat(), (start + timedelta(hours=1)).isoformat()
+    assert "was expired up to" in reader.refused("plan", "plays", "--start", almost, "--end", then)
+    reader.call("rekappa", "plan", "plays", "--start", start.isoformat(), "--end", then)
+    reader.call("rekappa", "archive", "verify", "plays")
+    assert json.loads(reader.call("rekappa", *expire, "--yes", "--json")[0])["state"] == "nothing to drop"
+
+
 def caught_up(reader: Reader, events: int) -> bool:
     """Whether both background runs have read all, and the app has written all of the window."""
     runs = {run.kind: run for run in reader.store.runs("plays")}

@@ -20,7 +20,9 @@ from rekappa.home import Home
 from rekappa.iceberg import replace as engine
 from rekappa.iceberg.commits import load_table
 from rekappa.iceberg.history import current_id, publication, tag_before
+from rekappa.iceberg.retention import AGE
 from rekappa.iceberg.selection import InWindow, OfKeys
+from rekappa.iceberg.upkeep import expire
 from rekappa.publish.make import plan_of
 from rekappa.publish.plan import PublishState, SinkPlan
 from rekappa.publish.publishers.contract import Part
@@ -276,6 +278,27 @@ def test_by_key_where_there_is_no_event_time(spark: SparkSession, make: Make) ->
     spark.sql(f"UPDATE {name} SET v = 'theirs' WHERE id = 55")
     with pytest.raises(PublishError, match=r"the staged keys in .* changed meanwhile by"):
         undo(it)
+
+
+def test_snapshots_in_between_may_expire(spark: SparkSession, make: Make) -> None:
+    """Publish and undo need those that they compare with, no other."""
+    name = make(properties=f"'format-version' = '2', '{AGE}' = '1'")
+    before = content(spark, name)
+    it, late = putting(name, minutes(spark, 30, 120, "new")), putting(name, minutes(spark, 30, 120, "late"), run="late")
+    assert it.part.baseline is not None
+    pins = {it.part.baseline}
+    append(spark, name, 300, 10)
+    append(spark, name, 310, 10)
+    expire(spark, name, pins, datetime.now(UTC) + timedelta(days=1))
+    publish(it)
+    append(spark, name, 320, 10)
+    append(spark, name, 330, 10)
+    expire(spark, name, pins, datetime.now(UTC) + timedelta(days=1))
+    with pytest.raises(PublishError, match="Cannot tell who changed"):
+        publish(late)
+    assert state(it) is PublishState.PUBLISHED
+    undo(it)
+    assert content(spark, name) == {"old": [*before["old"], *range(300, 340)]}
 
 
 @pytest.mark.parametrize("theirs", [55, 10, 65])

@@ -104,6 +104,8 @@ def test_the_environment_comes_first_then_the_file_of_the_project(tmp_path: Path
         "hunter2",
         "sqlite://",
         "postgresql://h/d?schema=a&schema=b",
+        "postgresql://u:p@ss/hunter2@127.0.0.1:5432/d",
+        "postgresql://u:p@hunter2@127.0.0.1/d",
     ],
 )
 def test_a_wrong_address_is_refused_without_its_password(
@@ -118,6 +120,13 @@ def test_a_wrong_address_is_refused_without_its_password(
     assert "hunter2" not in answer.output
     with pytest.raises(ConfigError):
         Address.parse(told)
+
+
+def test_what_the_server_does_not_know_is_refused(postgres_store: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("REKAPPA_STORE", f"{postgres_store}&nosuch=1")
+    answer = CliRunner().invoke(main, ["runs"])
+    assert answer.exit_code == 2
+    assert 'invalid connection option "nosuch"' in " ".join(answer.output.split())
 
 
 @given(password=st.text(min_size=6, alphabet=st.characters(codec="utf-8", exclude_characters="\0*")))

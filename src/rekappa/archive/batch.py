@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from rekappa.archive import fields
 from rekappa.archive.tables import Route, add_columns, quoted_table, table_payload
-from rekappa.iceberg.commits import BATCH, MARK, WRITER, load_table, stamp
+from rekappa.iceberg.commits import BATCH, WRITER, last_batch, load_table, stamp
 from rekappa.iceberg.history import ancestors
 from rekappa.iceberg.past import rows_at
 from rekappa.record import METADATA, OFFSET, PARTITION, REGION, TOPIC
@@ -214,7 +214,7 @@ def _added(spark: SparkSession, table: str, writer: str, number: int) -> DataFra
     """The rows that the writer's commit of the batch brought."""
     for snapshot in ancestors(load_table(spark, quoted_table(table))):
         summary = snapshot.summary()
-        if (summary.get(WRITER), summary.get(BATCH), summary.get(MARK)) == (writer, str(number), None):
+        if (summary.get(WRITER), summary.get(BATCH)) == (writer, str(number)):
             parent = snapshot.parentId()
             if parent is None:
                 return rows_at(spark, table, snapshot.snapshotId())
@@ -226,14 +226,6 @@ def _added(spark: SparkSession, table: str, writer: str, number: int) -> DataFra
 
 def _committed(spark: SparkSession, route: Route, writer: str, number: int) -> set[str]:
     """Which of this writer's commits of the batch are there: those were made before a crash."""
-    names = {writer, writer + NEW_FIELDS, DEAD + writer}
-    found: set[str] = set()
-    for table in (route.table, route.dead_letters):
-        for snapshot in ancestors(load_table(spark, quoted_table(table))):
-            summary = snapshot.summary()
-            name, batch = summary.get(WRITER), summary.get(BATCH)
-            if name in names and batch is not None:
-                if int(batch) < number:
-                    break
-                found.add(name)
-    return found
+    tables = {writer: route.table, writer + NEW_FIELDS: route.table, DEAD + writer: route.dead_letters}
+    last = {name: last_batch(spark, quoted_table(table), name) for name, table in tables.items()}
+    return {name for name, batch in last.items() if batch is not None and batch >= number}

@@ -1,8 +1,8 @@
 """Up to when the archive is complete, region by region.
 
 The router writes `rekappa.complete-until.<region>` into its commits: every event of that region with a lower
-ingestion time is in the table. Readers take the newest snapshot that says so; compaction in between does not
-matter.
+ingestion time is in the table. When nothing comes it says so in the table's properties instead, which makes no
+snapshot; there it also stands when the snapshots that said it are gone. What is later of the two holds.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from rekappa.errors import SourceError
 from rekappa.home import Home
+from rekappa.iceberg.retention import COMPLETE
 from rekappa.sources.kafka import client_options
 from rekappa.timeline import parse_instant
 
@@ -25,28 +26,27 @@ if TYPE_CHECKING:
     from rekappa.archive.tables import Route
     from rekappa.config.load import Loaded
 
-PREFIX = "rekappa.complete-until."
-
 Partition = tuple[str, int]
 """Region and number of a Kafka partition."""
 
 
 def properties(complete: Mapping[str, datetime]) -> dict[str, str]:
     """What a commit says about completeness. Instants are written in full, so that they sort as text."""
-    return {PREFIX + region: moment.astimezone(UTC).isoformat() for region, moment in complete.items()}
+    return {COMPLETE + region: moment.astimezone(UTC).isoformat() for region, moment in complete.items()}
 
 
 def complete_until(table: Table) -> dict[str, datetime]:
     """The newest statement about each region, from the table's metadata (PyIceberg; no Spark)."""
-    found: dict[str, datetime] = {}
+    found = _told(table.properties)
     for summary in summaries(table):
-        for key, value in summary.items():
-            if key.startswith(PREFIX) and key.removeprefix(PREFIX) not in found:
-                found[key.removeprefix(PREFIX)] = parse_instant(value)
-        if found:
+        if told := _told(summary):
             # One commit of the router names every region that it knows something about.
-            break
+            return {**told, **{region: max(at, told.get(region, at)) for region, at in found.items()}}
     return found
+
+
+def _told(text: Mapping[str, str]) -> dict[str, datetime]:
+    return {key.removeprefix(COMPLETE): parse_instant(at) for key, at in text.items() if key.startswith(COMPLETE)}
 
 
 def summaries(table: Table) -> Iterator[Mapping[str, str]]:

@@ -11,6 +11,7 @@ from rekappa.archive.tables import Route
 from rekappa.config.model import Prices
 from rekappa.home import Home
 from rekappa.iceberg.catalog import load_table
+from rekappa.iceberg.listing import all_files
 from rekappa.record import INGESTION
 
 if TYPE_CHECKING:
@@ -58,12 +59,11 @@ def cost(loaded: Loaded, home: Home, route: Route, days: float) -> Cost:
     found = clusters(loaded, home, route)
     measured, per_message = _kafka_bytes(home, found, loaded, route)
     table = load_table(loaded.config, route.table, home)
-    files = [task.file for task in table.scan().plan_files()]
-    rows = sum(file.record_count for file in files)
-    each = sum(file.file_size_in_bytes for file in files) / rows if rows else 0.0
-    column = table.schema().find_field(INGESTION).field_id
-    low = min((_instant(file.lower_bounds[column]) for file in files), default=datetime.now(UTC))
-    high = max((_instant(file.upper_bounds[column]) for file in files), default=low)
+    files = list(all_files(table, (table.schema().find_field(INGESTION).field_id,)))
+    rows = sum(file.rows for file in files)
+    each = sum(file.size for file in files) / rows if rows else 0.0
+    low = min((_instant(one) for file in files for one in file.lower if one is not None), default=datetime.now(UTC))
+    high = max((_instant(one) for file in files for one in file.upper if one is not None), default=low)
     daily = rows / max((high - low) / timedelta(days=1), 1e-6)
     return Cost(
         route.source_name,

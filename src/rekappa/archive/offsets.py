@@ -9,7 +9,9 @@ from operator import or_
 from typing import TYPE_CHECKING
 
 from rekappa.archive.completeness import Broker, Partition
-from rekappa.archive.tables import Route, exists
+from rekappa.archive.expired import Expired
+from rekappa.archive.tables import Route, exists, quoted_table
+from rekappa.iceberg.commits import load_table
 from rekappa.record import OFFSET, PARTITION, REGION, TOPIC
 from rekappa.spark.offsetlog import read_batch
 from rekappa.storage.location import Location
@@ -33,10 +35,11 @@ def batch_ends(checkpoint: Location, number: int, regions: Sequence[str]) -> dic
 
 
 def archived_ends(spark: SparkSession, route: Route, clusters: Sequence[Broker]) -> dict[Partition, int]:
-    """The next offset after the highest that the table or the dead letters hold, per partition."""
+    """The next offset after the highest that the table or the dead letters hold, or that was dropped on purpose, per
+    partition."""
     from pyspark.sql import functions as F
 
-    found: dict[Partition, int] = {}
+    found = _dropped(spark, route, clusters)
     ours = reduce(or_, [(F.col(REGION) == one.region) & (F.col(TOPIC) == one.topic) for one in clusters])
     for table in (route.table, route.dead_letters):
         if not exists(spark, table):
@@ -48,6 +51,14 @@ def archived_ends(spark: SparkSession, route: Route, clusters: Sequence[Broker])
         for row in highest.collect():
             found[row["r"], row["p"]] = max(found.get((row["r"], row["p"]), 0), row["o"] + 1)
     return found
+
+
+def _dropped(spark: SparkSession, route: Route, clusters: Sequence[Broker]) -> dict[Partition, int]:
+    if not exists(spark, route.table):
+        return {}
+    floors = Expired.of(dict(load_table(spark, quoted_table(route.table)).properties())).floors
+    ours = {(one.topic, one.region) for one in clusters}
+    return {(region, number): floor for (topic, region, number), floor in floors.items() if (topic, region) in ours}
 
 
 def starting_offsets(ends: Mapping[Partition, int], cluster: Broker) -> str:

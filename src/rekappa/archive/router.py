@@ -16,13 +16,15 @@ from rekappa.archive.offsets import archived_ends, batch_ends, starting_offsets
 from rekappa.archive.tables import Route, prepare_archive, prepare_dead_letters, quoted_table, routes
 from rekappa.errors import ArchiveError, LeaseLost
 from rekappa.home import Home
-from rekappa.iceberg.commits import BATCH, MARK, WRITER, load_table, newest_writer
+from rekappa.iceberg.commits import load_table, newest_writer
+from rekappa.iceberg.upkeep import Upkeep
 from rekappa.sources.decode import decoder, payload_type
 from rekappa.sources.kafka import messages
 from rekappa.spark.failures import Failure, read_failure
 from rekappa.spark.launch import spark_log
 from rekappa.spark.offsetlog import last_committed, last_planned
 from rekappa.store.claim import Claim
+from rekappa.store.pins import pins_of
 from rekappa.store.record import Kind, Run, State, new_run_id
 from rekappa.store.runs import RunStore
 
@@ -70,6 +72,8 @@ class Router:
         self._unfinished = False
         self._writer: BatchWriter | None = None
         self._query: Any = None
+        pins = pins_of(home)
+        self._upkeep = [Upkeep(quoted_table(table), pins) for table in (route.table, route.dead_letters)]
 
     def start(self, available_now: bool) -> None:
         """Make the tables ready and start the query where the last one ended."""
@@ -123,23 +127,23 @@ class Router:
         return RouteProgress(self.route.source_name, self.batch, self.rows, behind, dict(self._complete))
 
     def mark(self) -> None:
-        """Commit what is known of completeness, with no rows. Never in the middle of a batch, nor after half of one."""
+        """Note what is known of completeness in the table, which makes no snapshot. Never in the middle of a batch, nor
+        after half of one: what it says is true of the rows that are there."""
         with self._writing:
             self._last_mark = time.monotonic()
             if self.batch < 0 or self._unfinished:
                 return
-            if self._writer is None:
-                self._open_writer()
             self._seen.append(self._ends())
             self._judge()
-            if self._complete == self._marked or self._writer is None:
+            if self._complete == self._marked:
                 return
             self._claim.check()
-            commit = load_table(self._spark, quoted_table(self.route.table)).newAppend()
+            note = load_table(self._spark, quoted_table(self.route.table)).updateProperties()
             for key, value in properties(self._complete).items():
-                commit = commit.set(key, value)
-            commit.set(WRITER, self._writer.writer).set(BATCH, str(self.batch)).set(MARK, "true").commit()
+                note = note.set(key, value)
+            note.commit()
             self._marked = dict(self._complete)
+            self._look_after()
 
     def stop(self) -> None:
         """End after the current batch."""
@@ -165,6 +169,12 @@ class Router:
             self._judge()
             self._seen.append(self._ends())
             self._last_mark = time.monotonic()
+            self._look_after()
+
+    def _look_after(self) -> None:
+        """Let old snapshots go. Asked for after batches and marks alike: they grow old while nothing comes, too."""
+        for upkeep in self._upkeep:
+            upkeep.after_commit(self._spark)
 
     def _overtaken(self) -> bool:
         """Whether another router, as of another app, has archived into the table since this checkpoint was written."""

@@ -13,6 +13,7 @@ from rekappa.archive.tables import Route
 from rekappa.errors import SourceError
 from rekappa.home import Home
 from rekappa.iceberg.catalog import load_table
+from rekappa.iceberg.listing import all_files
 from rekappa.spark.offsetlog import last_committed
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ def status(loaded: Loaded, home: Home, route: Route) -> SourceStatus:
         table = load_table(loaded.config, route.table, home)
     except SourceError:
         return SourceStatus(route.source_name, route.topics, route.table, lag)
-    sizes = [(task.file.record_count, task.file.file_size_in_bytes) for task in table.scan().plan_files()]
+    sizes = [(file.rows, file.size) for file in all_files(table)]
     snapshot = table.current_snapshot()
     small = loaded.config.archive.target_file_size_mb * 1024 * 1024 * SMALL_SHARE
     return SourceStatus(

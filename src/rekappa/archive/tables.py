@@ -8,12 +8,15 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from rekappa.config.model import Archive, IcebergCandidate, KafkaCandidate, Source
 from rekappa.errors import ArchiveError, ConfigError
 from rekappa.home import Home
+from rekappa.iceberg.commits import load_table
+from rekappa.iceberg.upkeep import LASTING
 from rekappa.record import INGESTION, METADATA, METADATA_TYPE, OFFSET, PARTITION, REGION
 from rekappa.spark.names import quoted
 from rekappa.storage.location import Location
@@ -94,6 +97,7 @@ def prepare_archive(spark: SparkSession, route: Route, payload: StructType, arch
     if not exists(spark, route.table):
         _create(spark, route.table, payload, archive)
         return payload
+    _looked_after(spark, route.table)
     present = {f.name: f for f in table_payload(spark, route.table).fields}
     folded = {name.lower(): name for name in present}
     missing: dict[str, DataType] = {}
@@ -145,14 +149,27 @@ def prepare_dead_letters(spark: SparkSession, table: str) -> None:
     """The table of what could not be decoded. `archived` is true where the event itself is in the archive and
     only a field that the schema does not declare could not be kept."""
     if exists(spark, table):
+        _looked_after(spark, table)
         return
     _namespace(spark, table)
+    properties = {"write.parquet.compression-codec": "zstd", "write.distribution-mode": "none", **LASTING}
     spark.sql(
         f"CREATE TABLE IF NOT EXISTS {quoted_table(table)} (source STRING, reason STRING, archived BOOLEAN, "
         f"value BINARY, {METADATA} {METADATA_TYPE}) USING iceberg PARTITIONED BY (days({INGESTION})) "
-        "TBLPROPERTIES ('write.parquet.compression-codec'='zstd', 'write.distribution-mode'='none', "
-        "'write.metadata.delete-after-commit.enabled'='true')"
+        f"TBLPROPERTIES ({_listed(properties)})"
     )
+
+
+def _listed(properties: Mapping[str, str]) -> str:
+    return ", ".join(f"'{key}'='{value}'" for key, value in properties.items())
+
+
+def _looked_after(spark: SparkSession, table: str) -> None:
+    """A table from before tables were looked after gets the rules of a new one; what somebody set stays."""
+    present = load_table(spark, quoted_table(table)).properties()
+    missing = {key: value for key, value in LASTING.items() if not present.containsKey(key)}
+    if missing:
+        spark.sql(f"ALTER TABLE {quoted_table(table)} SET TBLPROPERTIES ({_listed(missing)})")
 
 
 def _namespace(spark: SparkSession, table: str) -> None:
@@ -169,16 +186,14 @@ def _create(spark: SparkSession, table: str, payload: StructType, archive: Archi
         "write.parquet.compression-codec": "zstd",
         "write.parquet.row-group-size-bytes": str(ROW_GROUP_BYTES),
         "write.target-file-size-bytes": str(archive.target_file_size_mb * 1024 * 1024),
-        "write.metadata.delete-after-commit.enabled": "true",
-        "write.metadata.previous-versions-max": "100",
+        **LASTING,
         "write.metadata.metrics.default": "truncate(16)",
         **{f"write.metadata.metrics.column.{column}": "full" for column in (INGESTION, PARTITION, OFFSET, REGION)},
     }
     columns = ", ".join(ddl(field.name, field.dataType) for field in payload.fields)
-    listed = ", ".join(f"'{key}'='{value}'" for key, value in properties.items())
     spark.sql(
         f"CREATE TABLE IF NOT EXISTS {quoted_table(table)} ({columns}, {METADATA} {METADATA_TYPE}) USING iceberg "
-        f"PARTITIONED BY (hours({INGESTION}), {REGION}) TBLPROPERTIES ({listed})"
+        f"PARTITIONED BY (hours({INGESTION}), {REGION}) TBLPROPERTIES ({_listed(properties)})"
     )
     # Each task sorts what it read: files come out sorted without a shuffle.
     spark.sql(f"ALTER TABLE {quoted_table(table)} WRITE LOCALLY ORDERED BY {INGESTION}, {PARTITION}, {OFFSET}")

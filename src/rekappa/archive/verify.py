@@ -1,6 +1,7 @@
 """Proving that the archive has every offset once: no gap, no duplicate, partition by partition.
 
-Messages in the dead letters count as present. Some offsets hold no message for a reader: transaction markers, aborted
+Messages in the dead letters count as present; below what was dropped on purpose (`rekappa.archive.expire`) nothing is
+looked at. Some offsets hold no message for a reader: transaction markers, aborted
 transactions where only committed ones are read, messages that compaction removed. By the archive alone they can't be
 told from lost ones, so Kafka is asked what it has in the gaps (`rekappa.archive.gaps`).
 """
@@ -11,9 +12,12 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from rekappa.archive.damage import naming_damage
+from rekappa.archive.expire import above_floors
+from rekappa.archive.expired import Expired
 from rekappa.archive.gaps import AskedTopic, told_by_kafka
 from rekappa.archive.proofs import SHOWN, PartitionProof
 from rekappa.archive.tables import Route, exists, quoted_table
+from rekappa.iceberg.commits import load_table
 from rekappa.record import OFFSET, PARTITION, REGION, TOPIC
 
 if TYPE_CHECKING:
@@ -100,4 +104,4 @@ def _positions(spark: SparkSession, route: Route) -> DataFrame:
         spark.sql(f"REFRESH TABLE {quoted_table(route.dead_letters)}")
         letters = spark.table(route.dead_letters).where((F.col("source") == route.source_name) & ~F.col("archived"))
         found = found.unionByName(positions(letters, 1))
-    return found
+    return above_floors(found, Expired.of(dict(load_table(spark, quoted_table(route.table)).properties())))

@@ -8,10 +8,10 @@ from functools import partial
 
 import click
 
-from rekappa.cli.options import dry_run_option, home_of_tables, json_option, set_option
+from rekappa.cli.options import agreed, dry_run_option, home_of_tables, json_option, set_option, yes_option
 from rekappa.cli.output import output
 from rekappa.home import Home
-from rekappa.timeline import parse_duration
+from rekappa.timeline import format_instant, parse_duration
 
 
 def _duration(ctx: click.Context, parameter: click.Parameter, value: str) -> timedelta:
@@ -126,6 +126,72 @@ def compact(
     spark.stop()
     rows = [(c.source, c.table, c.files_before, c.files_after, c.bytes) for c in done]
     out.table("Compacted", ["source", "table", "files before", "files after", "bytes"], rows)
+
+
+@archive.command()
+@click.argument("app")
+@source_option
+@click.option("--older-than", required=True, callback=_duration, help="Drop hours that ended longer ago, like 90d.")
+@yes_option
+@set_option
+@json_option
+@dry_run_option
+def expire(
+    app: str,
+    source: str | None,
+    older_than: timedelta,
+    yes: bool,
+    overrides: tuple[str, ...],
+    as_json: bool,
+    dry_run: bool,
+) -> None:
+    """Drop the oldest hours of APP's archive, on purpose and for good.
+
+    Shows first what would go, and from when on each job can still be replayed; then asks. A window that needs a dropped
+    event is refused from then on. The bytes are free when the table's snapshots from before are gone: three days later,
+    or as long as a backfill that reads them is not over. Safe beside a running router.
+    """
+    from rekappa.archive.expire import cut_at, drop, look
+    from rekappa.archive.tables import exists, routes
+    from rekappa.config.bind import load_app
+    from rekappa.config.load import load
+    from rekappa.planning.reach import reach, still_reading
+    from rekappa.spark.session import open_session
+    from rekappa.store.pins import pins_of
+    from rekappa.store.runs import RunStore
+
+    loaded, out = load(app, overrides=overrides), output(as_json)
+    home = home_of_tables(loaded.config)
+    spark = open_session(loaded.config, "archive", home)
+    cut = cut_at(older_than, datetime.now(UTC))
+    found = [route for route in routes(loaded, source) if exists(spark, route.table)]
+    hours = [look(spark, route, cut) for route in found]
+    lost = reach(spark, loaded, load_app(loaded), [route.source_name for route in found], cut)
+    readers = still_reading(RunStore.open(home).runs(), [route.table for route in found], cut)
+    going = [one for one in hours if one.files or one.dead_letters]
+    gone = "would drop" if dry_run else "dropped"
+    if not as_json:
+        columns = ["source", "table", "oldest", "before", "files", "rows", "bytes", "dead letters"]
+        rows = [(h.source, h.table, h.oldest, h.before, h.files, h.rows, h.bytes, h.dead_letters) for h in hours]
+        out.table("Would drop" if dry_run or going else "Nothing to drop", columns, rows)
+        out.table(
+            "Can be replayed after it",
+            ["job", "windows that start at or after", "warm-up"],
+            [(one.job, one.start or "unknown", one.why) for one in lost],
+        )
+        for run in readers:
+            out.message(f"backfill {run} reads older events: they stay on disk until it has ended or is cancelled")
+    if going and not dry_run:
+        agreed(
+            yes, f"Drop every archived event before {format_instant(cut)}? No replay that needs one is possible then."
+        )
+        pinned = pins_of(home)()
+        for route in found:
+            drop(spark, route, cut, pinned)
+    spark.stop()
+    out.document({"state": gone if going else "nothing to drop", "sources": hours, "jobs": lost, "readers": readers})
+    if going:
+        out.message(f"{gone}: {sum(one.rows for one in going):,} events before {format_instant(cut)}")
 
 
 @archive.command()

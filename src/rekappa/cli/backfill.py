@@ -210,7 +210,7 @@ def pause(run: str, dry_run: bool, as_json: bool) -> None:
 
     out = output(as_json)
     store = RunStore.existing(Home.locate())
-    found = control.backfill_run(store, run)
+    found = control.backfill_run(store, run, "pause")
     if dry_run:
         out.record({"run": found.id, "state": found.state, "would": "pause"})
         return
@@ -228,7 +228,7 @@ def cancel(run: str, dry_run: bool, as_json: bool) -> None:
 
     out = output(as_json)
     store = RunStore.existing(Home.locate())
-    found = control.backfill_run(store, run)
+    found = control.backfill_run(store, run, "cancel")
     if dry_run:
         out.record({"run": found.id, "state": found.state, "would": "cancel"})
         return
@@ -251,7 +251,7 @@ def resume(run: str, dry_run: bool, as_json: bool) -> None:
 
     home, out = Home.locate(), output(as_json)
     store = RunStore.existing(home)
-    found = control.backfill_run(store, run)
+    found = control.backfill_run(store, run, "resume")
     waiting = found.state.going
     if waiting and found.state is not State.PAUSED and found.wish is not Wish.PAUSE:
         raise RunError(f"Cannot resume run {found.id}: process {found.pid} is at work on it")

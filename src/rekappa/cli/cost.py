@@ -13,7 +13,7 @@ from rekappa.home import Home
 
 @click.command()
 @app_argument
-@click.option("--days", type=click.FloatRange(min=0, min_open=True), default=30.0, help="Retention to price.")
+@click.option("--days", type=click.FloatRange(0, 36_500, min_open=True), default=30.0, help="Retention to price.")
 @set_option
 @json_option
 def cost(app: str, days: float, overrides: tuple[str, ...], as_json: bool) -> None:

@@ -121,6 +121,9 @@ def _written(made: Manifest, out: Path, target: str, dry_run: bool) -> list[Path
     """The paths of the files; several need a folder, which is made if it is not there."""
     into_folder = target == "systemd" or out.is_dir()
     files = {out / name if into_folder else out: text for name, text in made.files.items()}
+    strange = next((path for path in files if path.is_file() and not _ours(path)), None)
+    if strange is not None:
+        raise ConfigError(f"Cannot write {strange}: rekappa did not write the file that is there", hint="Remove it.")
     if not dry_run:
         try:
             if into_folder:
@@ -130,6 +133,11 @@ def _written(made: Manifest, out: Path, target: str, dry_run: bool) -> list[Path
         except OSError as error:
             raise ConfigError(f"Cannot write {out}: {error.strerror}") from None
     return list(files)
+
+
+def _ours(path: Path) -> bool:
+    """Whether an earlier call wrote the file: every manifest calls rekappa."""
+    return b"rekappa" in path.read_bytes()
 
 
 def _show(made: Manifest, paths: list[Path], dry_run: bool) -> None:

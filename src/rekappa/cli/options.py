@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from contextlib import nullcontext
 from functools import wraps
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import click
 
 from rekappa.cli.output import stdout_for_data
+from rekappa.errors import InputError
 from rekappa.home import Home
 
 if TYPE_CHECKING:
@@ -50,6 +52,20 @@ def json_option(command: Command) -> Command:
 def dry_run_option(command: Command) -> Command:
     """`--dry-run`, passed as `dry_run`."""
     return click.option("--dry-run", is_flag=True, help="Show what would be done; change nothing.")(command)
+
+
+def yes_option(command: Command) -> Command:
+    """`--yes`, passed as `yes`: for `agreed`."""
+    return click.option("--yes", is_flag=True, help="Do not ask.")(command)
+
+
+def agreed(yes: bool, question: str) -> None:
+    """Go on only if told so: by --yes, or by a person at the terminal."""
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise InputError("Cannot ask for consent: there is no terminal", hint="Give --yes to go on without asking.")
+    click.confirm(question, abort=True, err=True)
 
 
 def set_option(command: Command) -> Command:

@@ -95,8 +95,21 @@ def _formats(told: tuple[str, ...]) -> dict[str, str]:
     found = {}
     for text in told:
         column, named, pattern = text.partition("=")
-        found.update({column: pattern} if named and "%" not in column else {"": text})
+        named_alone = named and "%" not in column
+        found.update({column: pattern} if named_alone else {"": text})
+        _require_format(pattern if named_alone else text)
     return found
+
+
+def _require_format(pattern: str) -> None:
+    """Refuse what is no pattern before it is held against the first row."""
+    from datetime import datetime
+
+    try:
+        datetime.strptime("", pattern)
+    except ValueError as error:
+        if "directive" in str(error) or "stray" in str(error):
+            raise click.BadParameter(f"{error}", param_hint="--time-format") from None
 
 
 def _send(
@@ -162,5 +175,5 @@ def _show(out: Output, named: dict[str, str], where: Destination, checked: Check
         out.message(f"would send {checked.sound:,} events {span} to topic {where.topic}{new}, the first of them:")
         out.record(made["example"])
         return
-    out.message(f"sent {made['sent']:,} events {span} to topic {where.topic}")
+    out.message(f"sent {made['sent']:,} event{'' if made['sent'] == 1 else 's'} {span} to topic {where.topic}")
     out.message(f"next: rekappa archive run {named['app']} --available-now, or rekappa run {named['app']}")

@@ -8,9 +8,17 @@ from typing import TYPE_CHECKING
 
 import click
 
-from rekappa.cli.options import app_argument, dry_run_option, json_option, run_argument, set_option
+from rekappa.cli.options import (
+    agreed,
+    app_argument,
+    dry_run_option,
+    json_option,
+    run_argument,
+    set_option,
+    yes_option,
+)
 from rekappa.cli.output import Output, output
-from rekappa.errors import ConfigError, PublishError
+from rekappa.errors import ConfigError
 from rekappa.home import Home
 from rekappa.timeline import parse_duration
 
@@ -20,7 +28,6 @@ if TYPE_CHECKING:
     from rekappa.publish.plan import PublishPlan
     from rekappa.staging.staged import Staged
 
-_yes = click.option("--yes", is_flag=True, help="Do not ask.")
 _sinks = click.option("--sink", "sinks", multiple=True, help="Only this sink; may be repeated. All, if left out.")
 _force = click.option("--force", is_flag=True, help="Go on although somebody else changed the window meanwhile.")
 
@@ -39,15 +46,6 @@ def _opened(run: str, overrides: tuple[str, ...], sinks: tuple[str, ...]) -> tup
     loaded = load_run(home, found, overrides)
     spark = backfill_session(loaded, home)
     return spark, open_staged(spark, home, found, loaded).narrowed(window_at_stake(found)).only(sinks)
-
-
-def _agreed(yes: bool, question: str) -> None:
-    """Go on only if told so: by --yes, or by a person at the terminal."""
-    if yes:
-        return
-    if not sys.stdin.isatty():
-        raise PublishError("Cannot ask for consent: there is no terminal", hint="Give --yes to go on without asking.")
-    click.confirm(question, abort=True, err=True)
 
 
 def _accepted(out: Output, staged: Staged, told: bool) -> bool:
@@ -92,7 +90,7 @@ def _show(out: Output, plan: PublishPlan) -> None:
 @click.option("--unvalidated", is_flag=True, help="Publish what was not validated or did not pass.")
 @click.option("--accept-changes", is_flag=True, help="Yes to differences by the change in code; shown, not asked.")
 @_force
-@_yes
+@yes_option
 @set_option
 @dry_run_option
 @json_option
@@ -128,7 +126,7 @@ def publish(
     if not as_json:
         _show(out, plan)
     if state == "published":
-        _agreed(yes, f"Replace {staged.window} in production?")
+        agreed(yes, f"Replace {staged.window} in production?")
     if not dry_run:
         carry_out(spark, staged, plan, tell=_note)
     out.document({**plan.as_json(), "state": state})
@@ -142,7 +140,7 @@ def publish(
 @run_argument
 @_sinks
 @_force
-@_yes
+@yes_option
 @set_option
 @dry_run_option
 @json_option
@@ -169,7 +167,7 @@ def undo(
         out.message(f"would undo {staged.window} in: {', '.join(there) or 'nothing'}")
         return
     if there:
-        _agreed(yes, f"Bring back {staged.window} in production as it was?")
+        agreed(yes, f"Bring back {staged.window} in production as it was?")
     done = bring_back(spark, staged, force=force, tell=_note)
     state = "undone" if any(one.happened for one in done) else "already undone"
     out.document({"run": staged.run.id, "state": state, "sinks": [asdict(one) for one in done]})
@@ -185,7 +183,7 @@ def undo(
 @app_argument
 @click.option("--older-than", metavar="DURATION", help="Instead of staging_retention, for example 7d or 0s.")
 @click.option("--history-older-than", "history", metavar="DURATION", help="Also forget older live micro-batches.")
-@_yes
+@yes_option
 @set_option
 @dry_run_option
 @json_option
@@ -223,7 +221,7 @@ def clean(
         lost = sum(one.undo_lost for one in going)
         tables, runs = sum(one.sink is not None for one in going), len({one.run for one in going if one.run})
         undo = f" {lost} publications can't be undone then." if lost else ""
-        _agreed(yes, f"Remove {tables} staging tables, and what else {runs} runs left?{undo}")
+        agreed(yes, f"Remove {tables} staging tables, and what else {runs} runs left?{undo}")
         found = remove(spark, loaded.config, home, older_than=age, history=past)
     gone = "would remove" if dry_run else "removed"
     rows = [

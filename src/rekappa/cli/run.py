@@ -124,13 +124,13 @@ def _words(report: object) -> str:
 @json_option
 def stop(run: str, dry_run: bool, as_json: bool) -> None:
     """Stop RUN after its current batch, and wait until it has."""
-    from rekappa.runs.stopping import stop_run
+    from rekappa.runs.stopping import process_of, stop_run
     from rekappa.store.runs import RunStore
 
     out = output(as_json)
     store = RunStore.existing(Home.locate())
     found = store.run(run)
     if dry_run:
-        out.record({"run": found.id, "state": found.state, "would_stop_process": found.pid})
+        out.record({"run": found.id, "state": found.state, "would_stop_process": process_of(store, found.id).pid})
         return
     show_run(out, Home.locate(), stop_run(store, found.id).id)

@@ -46,7 +46,11 @@ def runs(run: str | None, app: str | None, other: str | None, as_json: bool) -> 
     if run is not None:
         show_run(out, home, run)
         return
-    found = RunStore.existing(home).runs(app)
+    store = RunStore.existing(home)
+    found = store.runs(app)
+    if app is not None and not found:
+        known = ", ".join(sorted({one.app for one in store.runs()})) or "none"
+        click.echo(f"no app {app!r} has run here; those that have: {known}", err=True)
     if out.is_json:
         out.document([{**plain(one), "owner": one.owner} for one in found])
         return

@@ -1,22 +1,21 @@
 """Exactly-once commits to an Iceberg table: each snapshot says which batch made it.
 
 A writer stamps every commit with its own id and the batch's number. After a crash it asks whether the batch
-it is about to write is already in the table. Snapshots of other writers in between do not matter.
+it is about to write is already in the table. Snapshots of other writers in between do not matter, nor does it when
+snapshots expire: the table then notes the last batch of each writer in its properties (`rekappa.iceberg.retention`).
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from rekappa.iceberg.private import java_table
+from rekappa.iceberg.private import java_table, metadata_of
+from rekappa.iceberg.retention import BATCH, WRITER, last_batch_of, newest_writer_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-WRITER = "rekappa.writer"
-BATCH = "rekappa.batch"
-MARK = "rekappa.mark"
-"""In a commit without rows, which only says how far its writer is: after that batch."""
+__all__ = ["BATCH", "WRITER", "last_batch", "load_table", "newest_writer", "stamp"]
 
 
 def stamp(writer: str, batch: int) -> dict[str, str]:
@@ -30,25 +29,10 @@ def load_table(spark: SparkSession, name: str) -> Any:
 
 
 def newest_writer(spark: SparkSession, name: str) -> str | None:
-    """Who made the newest commit of rows to the table, None if none is stamped, or none is remembered."""
-    table = load_table(spark, name)
-    snapshot = table.currentSnapshot()
-    while snapshot is not None:
-        if writer := snapshot.summary().get(WRITER):
-            return str(writer)
-        parent = snapshot.parentId()
-        snapshot = table.snapshot(parent) if parent is not None else None
-    return None
+    """Who made the newest stamped commit to the table, None if none is stamped."""
+    return newest_writer_of(metadata_of(spark, load_table(spark, name)))
 
 
 def last_batch(spark: SparkSession, name: str, writer: str) -> int | None:
     """The newest batch that this writer committed to the table's main branch, None if there is none."""
-    table = load_table(spark, name)
-    snapshot = table.currentSnapshot()
-    while snapshot is not None:
-        summary = snapshot.summary()
-        if summary.get(WRITER) == writer:
-            return int(summary.get(BATCH))
-        parent = snapshot.parentId()
-        snapshot = table.snapshot(parent) if parent is not None else None
-    return None
+    return last_batch_of(metadata_of(spark, load_table(spark, name)), writer)

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from rekappa.errors import PublishError
+from rekappa.errors import HistoryGone
 from rekappa.iceberg.commits import WRITER
 from rekappa.iceberg.private import Filters, changed_files, listed
+from rekappa.iceberg.retention import PUBLICATION
 from rekappa.timeline import format_instant
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ def noted(run: str) -> str:
 
     Snapshots expire by the table's own rules; a property does not.
     """
-    return f"rekappa.publication.{run}"
+    return f"{PUBLICATION}{run}"
 
 
 def note_of(state: str, snapshot: int, parent: int | None) -> str:
@@ -94,7 +95,8 @@ def changes(spark: SparkSession, table: Any, expression: Any, since: int | None,
     """Commits after snapshot `since` (None: ever) that may have changed rows that fit the expression, oldest first.
 
     Compaction changes no rows and the run's own publish and undo are not somebody else's: both are left out.
-    Judged by file: a rewritten file whose bounds fit counts. Refuses when the table does not remember so far back.
+    Judged by file: a rewritten file whose bounds fit counts. Raises `HistoryGone` when the table does not remember so
+    far back.
     """
     filters = Filters(spark)
     metrics = filters.touching(table, expression)
@@ -134,7 +136,7 @@ def _after(table: Any, since: int | None) -> list[Any]:
         found.append(snapshot)
     if since is not None or (found and found[-1].parentId() is not None):
         before = "it was empty" if since is None else f"its snapshot was {since}"
-        raise PublishError(
+        raise HistoryGone(
             f"Cannot tell who changed {table.name()} since {before}: its history no longer reaches back to then",
             hint="Snapshots were expired, or the table was rolled back. Backfill again, and keep snapshots longer than "
             "it takes from backfill to publish; or give --force to publish without this check.",

@@ -6,6 +6,7 @@ may move or change them. `rekappa.spark.releases` refuses an unknown one; `tests
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Sequence
 from functools import reduce
 from typing import TYPE_CHECKING, Any
@@ -19,6 +20,12 @@ def java_table(spark: SparkSession, name: str) -> Any:
     table = _iceberg(spark).spark.Spark3Util.loadIcebergTable(spark._jsparkSession, name)
     table.refresh()
     return table
+
+
+def metadata_of(spark: SparkSession, table: Any) -> dict[str, Any]:
+    """The table's metadata as Iceberg writes it, in one call: asking snapshot by snapshot takes a call for each."""
+    found: dict[str, Any] = json.loads(_iceberg(spark).TableMetadataParser.toJson(table.operations().current()))
+    return found
 
 
 def listed(spark: SparkSession, iterable: Any) -> list[Any]:

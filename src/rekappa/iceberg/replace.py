@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from rekappa.errors import PublishError
+from rekappa.errors import HistoryGone, PublishError
 from rekappa.iceberg.commits import load_table
 from rekappa.iceberg.footprint import Footprint
 from rekappa.iceberg.history import changes, current_id, note_of, noted
@@ -92,8 +92,14 @@ def replace_rows(spark: SparkSession, name: str, chosen: Selection, rows: DataFr
 
 def refuse_changes(spark: SparkSession, table: Any, name: str, chosen: Selection, edit: Edit) -> None:
     """Stop, naming who and when, if the selected rows are not those of snapshot `edit.since` any more."""
-    found = changes(spark, table, chosen.expression(spark, table), edit.since, edit.run)
-    if not found or (edit.since is not None and _same_rows(spark, name, chosen, edit.since, current_id(table))):
+    try:
+        found = changes(spark, table, chosen.expression(spark, table), edit.since, edit.run)
+    except HistoryGone:
+        # Snapshots in between may have expired: the one to compare with is kept for as long as it is needed.
+        if edit.since is None or table.snapshot(edit.since) is None or not _unchanged(spark, table, name, chosen, edit):
+            raise
+        return
+    if not found or _unchanged(spark, table, name, chosen, edit):
         return
     shown = "; ".join(str(change) for change in found[:5]) + (f"; and {len(found) - 5} more" if len(found) > 5 else "")
     raise PublishError(
@@ -169,11 +175,12 @@ def _commit(
     )
 
 
-def _same_rows(spark: SparkSession, name: str, chosen: Selection, old: int, new: int | None) -> bool:
-    """Whether the selection holds the same rows in two snapshots, however its files were rewritten."""
-    if new is None:
+def _unchanged(spark: SparkSession, table: Any, name: str, chosen: Selection, edit: Edit) -> bool:
+    """Whether the selection holds the same rows as in snapshot `edit.since`, however its files were rewritten."""
+    new = current_id(table)
+    if edit.since is None or new is None:
         return False
-    before, after = (chosen.of(rows_at(spark, name, snapshot)) for snapshot in (old, new))
+    before, after = (chosen.of(rows_at(spark, name, snapshot)) for snapshot in (edit.since, new))
     return before.columns == after.columns and digest(before) == digest(after)
 
 

@@ -7,22 +7,25 @@ for files wider than the bound, or at an edge of what is to be read.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from rekappa.errors import SourceError
+from rekappa.iceberg.decode import Between, as_number
 from rekappa.iceberg.files import leaf, open_parquet
+from rekappa.iceberg.listing import listed_files
 from rekappa.plan.model import OffsetBounds, RowGroup, Split
 from rekappa.record import INGESTION, OFFSET, PARTITION, REGION
-from rekappa.timeline import EPOCH, Window, instant
+from rekappa.timeline import EPOCH, Window, instant, micros
 
 if TYPE_CHECKING:
-    from pyiceberg.table import FileScanTask, Table
+    from pyiceberg.table import Table
 
 UNKNOWN = EPOCH - timedelta(days=1)
+_Bounds = Mapping[int, bytes | None]
 _TRUNCATED = 16  # Iceberg shortens text bounds to this many characters
 
 
@@ -50,6 +53,10 @@ class _Columns:
     partition: int | None
     offset: int | None
 
+    @property
+    def asked(self) -> tuple[int, ...]:
+        return tuple(one for one in (self.ingestion, self.region, self.partition, self.offset) if one is not None)
+
 
 def table_splits(
     table: Table, source: str, reads: Window, regions: Sequence[str] = (), *, max_misalignment: timedelta
@@ -65,21 +72,21 @@ def table_splits(
         return SplitScan((), None, 0, 0, 0, 0, 0)
     io = dict(table.io.properties)
     found = [
-        (task, whole)
-        for task, whole in _files(table, source, columns, reads, regions, io)
+        whole
+        for whole in _files(table, source, columns, reads, regions, io)
         if reads.overlaps(whole.low, whole.high) and (not regions or whole.region in ("", *regions))
     ]
-    coarse = {
+    coarse = [
         position
-        for position, (_, whole) in enumerate(found)
+        for position, whole in enumerate(found)
         if whole.high - whole.low > max_misalignment or whole.low < reads.start or whole.high >= reads.end
-    }
+    ]
     with ThreadPoolExecutor(8) as pool:
-        groups = pool.map(lambda at: _row_groups(found[at][1], columns, io), sorted(coarse))
-        known = dict(zip(sorted(coarse), groups, strict=True))
-    splits = tuple(replace(whole, groups=known[at]) if at in known else whole for at, (_, whole) in enumerate(found))
+        groups = pool.map(lambda at: _row_groups(found[at], columns, io), coarse)
+        known = dict(zip(coarse, groups, strict=True))
+    splits = tuple(replace(whole, groups=known[at]) if at in known else whole for at, whole in enumerate(found))
     summary = snapshot.summary.additional_properties if snapshot.summary else {}
-    size = sum(whole.bytes for _, whole in found)
+    size = sum(whole.bytes for whole in found)
     return SplitScan(
         splits=splits,
         snapshot=snapshot.snapshot_id,
@@ -88,8 +95,8 @@ def table_splits(
         bytes=sum(split.bytes for split in splits),
         skipped_files=max(0, int(summary.get("total-data-files", len(found))) - len(found)),
         skipped_bytes=max(0, int(summary.get("total-files-size", size)) - size),
-        wide_files=sum(whole.high - whole.low > max_misalignment for _, whole in found),
-        newest=max((whole.high for _, whole in found), default=None),
+        wide_files=sum(whole.high - whole.low > max_misalignment for whole in found),
+        newest=max((whole.high for whole in found), default=None),
     )
 
 
@@ -114,36 +121,42 @@ def _field_id(schema: Any, name: str) -> int | None:
 
 def _files(
     table: Table, source: str, columns: _Columns, reads: Window, regions: Sequence[str], io: dict[str, str]
-) -> Iterator[tuple[FileScanTask, Split]]:
+) -> Iterator[Split]:
     """Each file that the metadata can't rule out, as one split."""
-    for task in _of_stretch(table, reads, regions):
-        file = task.file
-        if file.file_format.value.upper() != "PARQUET":
+    asked = columns.asked
+    between = Between(asked.index(columns.ingestion), micros(reads.start), micros(reads.end) - 1)
+    named = {number: _region_field(spec, columns) for number, spec in table.specs().items()}
+    for entry in listed_files(table, _of_stretch(reads, regions), asked, between):
+        if entry.format.upper() != "PARQUET":
             raise SourceError(
-                f"Cannot replay file {file.file_path}: only Parquet can be read, not {file.file_format.value}",
+                f"Cannot replay file {entry.path}: only Parquet can be read, not {entry.format}",
                 hint="Rewrite the table's files as Parquet.",
             )
+        lower, upper = (dict(zip(asked, side, strict=True)) for side in (entry.lower, entry.upper))
+        place = named[entry.spec]
+        region = str(entry.partition[place] or "") if place is not None else _region(lower, upper, columns)
+        low, high = lower[columns.ingestion], upper[columns.ingestion]
+        known = low is not None and high is not None
         whole = Split(
-            source=source,
-            path=file.file_path,
-            rows=file.record_count,
-            bytes=file.file_size_in_bytes,
-            low=UNKNOWN,
-            high=UNKNOWN,
-            region=_region(table, file, columns),
-            deletes=bool(task.delete_files),
-            positions=_positions(file, columns),
+            source,
+            entry.path,
+            entry.rows,
+            entry.size,
+            instant(as_number(low)) if low is not None and known else UNKNOWN,
+            instant(as_number(high)) if high is not None and known else UNKNOWN,
+            region,
+            deletes=entry.deletes,
+            positions=_positions(lower, upper, columns),
         )
-        low, high = file.lower_bounds.get(columns.ingestion), file.upper_bounds.get(columns.ingestion)
-        if low is not None and high is not None:
-            yield task, replace(whole, low=_instant(low), high=_instant(high))
-        elif file.record_count:
+        if known:
+            yield whole
+        elif entry.rows:
             # A file without bounds was written with metrics turned off: its footer is the next best thing.
             groups = _row_groups(whole, columns, io)
-            yield task, replace(whole, low=min(g.low for g in groups), high=max(g.high for g in groups))
+            yield replace(whole, low=min(g.low for g in groups), high=max(g.high for g in groups))
 
 
-def _of_stretch(table: Table, reads: Window, regions: Sequence[str]) -> list[FileScanTask]:
+def _of_stretch(reads: Window, regions: Sequence[str]) -> Any:
     import pyiceberg.expressions
 
     # The expressions are pydantic models whose positional arguments no type checker sees.
@@ -151,32 +164,22 @@ def _of_stretch(table: Table, reads: Window, regions: Sequence[str]) -> list[Fil
     wanted: Any = ex.And(
         ex.GreaterThanOrEqual(INGESTION, reads.start.isoformat()), ex.LessThan(INGESTION, reads.end.isoformat())
     )
-    if regions:
-        wanted = ex.And(wanted, ex.In(REGION, set(regions)))
-    return planned_files(table, wanted)
+    return ex.And(wanted, ex.In(REGION, set(regions))) if regions else wanted
 
 
-def planned_files(table: Table, wanted: Any) -> list[FileScanTask]:
-    """Iceberg's own answer to an expression: files with their row-level deletes. Refuses equality deletes."""
-    try:
-        return list(table.scan(row_filter=wanted).plan_files())
-    except (ValueError, NotImplementedError) as error:
-        if "equality deletes" not in str(error):
-            raise
-        raise SourceError(
-            f"Cannot replay table {'.'.join(table.name())}: it has equality deletes, which can't be applied here",
-            hint="Apply them first: Iceberg's rewrite_data_files with the option delete-file-threshold=1.",
-        ) from error
+def _region_field(spec: Any, columns: _Columns) -> int | None:
+    """The place of the region among the partition's values, None where it is not one of them."""
+    for position, field in enumerate(spec.fields):
+        if field.source_id == columns.region and str(field.transform) == "identity":
+            return position
+    return None
 
 
-def _region(table: Table, file: Any, columns: _Columns) -> str:
-    """The one region that the file holds, "" where the metadata does not tell."""
+def _region(lower: _Bounds, upper: _Bounds, columns: _Columns) -> str:
+    """The one region that the file holds, "" where its bounds do not tell."""
     if columns.region is None:
         return ""
-    for position, field in enumerate(table.specs()[file.spec_id].fields):
-        if field.source_id == columns.region and str(field.transform) == "identity":
-            return str(file.partition[position] or "")
-    low, high = file.lower_bounds.get(columns.region), file.upper_bounds.get(columns.region)
+    low, high = lower.get(columns.region), upper.get(columns.region)
     if low is not None and low == high and len(low.decode()) < _TRUNCATED:
         return str(low.decode())
     return ""
@@ -209,19 +212,12 @@ def _row_groups(whole: Split, columns: _Columns, io: dict[str, str]) -> tuple[Ro
     return tuple(groups)
 
 
-def _positions(file: Any, columns: _Columns) -> OffsetBounds | None:
-    bounds = [
-        side.get(column)
-        for column in (columns.partition, columns.offset)
-        for side in (file.lower_bounds, file.upper_bounds)
-    ]
-    if any(bound is None for bound in bounds):
+def _positions(lower: _Bounds, upper: _Bounds, columns: _Columns) -> OffsetBounds | None:
+    if columns.partition is None or columns.offset is None:
         return None
-    return OffsetBounds(*(int.from_bytes(bound, "little", signed=True) for bound in bounds))
-
-
-def _instant(bound: bytes) -> datetime:
-    return instant(int.from_bytes(bound, "little", signed=True))
+    bounds = [side[column] for column in (columns.partition, columns.offset) for side in (lower, upper)]
+    known = [as_number(bound) for bound in bounds if bound is not None]
+    return OffsetBounds(*known) if len(known) == len(bounds) else None
 
 
 def _aware(value: datetime) -> datetime:

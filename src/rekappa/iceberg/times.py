@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from rekappa.errors import PlanError
+from rekappa.iceberg.decode import Between, FileEntry, as_number
 from rekappa.iceberg.files import leaf, open_parquet
-from rekappa.iceberg.splits import planned_files
+from rekappa.iceberg.listing import listed_files
 from rekappa.plan.outside import Demand, Outside, Piece
 from rekappa.record import INGESTION, REGION
 from rekappa.timeline import Window, micros
@@ -85,7 +86,8 @@ class ColumnTimes:
         asked = ex.And(ex.GreaterThanOrEqual(self.column, low), ex.LessThanOrEqual(self.column, high))
         if regions:
             asked = ex.And(asked, ex.In(REGION, set(regions)))
-        return [self._file(task.file) for task in planned_files(self._table, asked)]
+        ids = (self._field.field_id, self._ingestion.field_id)
+        return [self._file(entry) for entry in listed_files(self._table, asked, ids, self._between(wanted))]
 
     def groups(self, file: Piece) -> list[Piece]:
         """The row groups of a file with their bounds; none if its footer can't be read."""
@@ -137,22 +139,25 @@ class ColumnTimes:
             behind=max(pc.max(pc.subtract(last, happened.filter(late))).as_py() or 0, 0),
         )
 
-    def _file(self, file: Any) -> Piece:
-        from pyiceberg.conversions import from_bytes
-
-        def bounds(field: Any) -> tuple[Any, Any] | None:
-            low, high = file.lower_bounds.get(field.field_id), file.upper_bounds.get(field.field_id)
-            if low is None or high is None:
-                return None
-            return from_bytes(field.field_type, low), from_bytes(field.field_type, high)
-
-        own, taken = bounds(self._field), bounds(self._ingestion)
-        return Piece(
-            file.file_path,
-            file.record_count,
-            (self._instant(own[0], 0), self._instant(own[1], 1)) if own else None,
-            (int(taken[0]), int(taken[1])) if taken else None,
+    def _file(self, entry: FileEntry) -> Piece:
+        own, taken = (
+            None if low is None or high is None else (as_number(low), as_number(high))
+            for low, high in zip(entry.lower, entry.upper, strict=True)
         )
+        return Piece(
+            entry.path,
+            entry.rows,
+            (self._instant(own[0], 0), self._instant(own[1], 1)) if own else None,
+            taken,
+        )
+
+    def _between(self, wanted: Window) -> Between:
+        """The wanted times in the numbers of the column's bounds, with room for any zone."""
+        spare = timedelta() if self.kind in INSTANTS else timedelta(days=2)
+        low, high = micros(wanted.start - spare), micros(wanted.end + spare)
+        if self.kind == "date":
+            return Between(0, low // _DAY, -(-high // _DAY))
+        return Between(0, low * 1000, high * 1000) if self.kind.endswith("_ns") else Between(0, low, high)
 
     def _written(self, moment: datetime, spare: timedelta) -> str:
         """A bound on the column as Iceberg's expressions want it."""

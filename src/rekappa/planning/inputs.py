@@ -24,11 +24,13 @@ STRETCHES = 48
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """One source as the plan shows it, with its splits. `table` is None for sources that are not Iceberg."""
+    """One source as the plan shows it, with its splits. `table` is None for sources that are not Iceberg; `begins` is
+    the instant before which its events were dropped on purpose."""
 
     plan: SourcePlan
     splits: tuple[Split, ...] = ()
     table: Table | None = None
+    begins: datetime | None = None
 
 
 def scan_source(
@@ -40,6 +42,7 @@ def scan_source(
         table = f"{candidate.database}.{candidate.table}"
         return Input(SourcePlan(name, table, None, tuple(columns), candidate.max_misalignment, 0, 0, 0))
     from rekappa.archive.completeness import complete_until
+    from rekappa.archive.expired import Expired
     from rekappa.iceberg.catalog import load_table
     from rekappa.iceberg.splits import table_splits
 
@@ -63,7 +66,7 @@ def scan_source(
         wide_files=found.wide_files,
         density=density(found.splits, reads),
     )
-    return Input(plan, found.splits, opened)
+    return Input(plan, found.splits, opened, Expired.of(opened.properties).before)
 
 
 def _check_regions(source: str, table: str, regions: Sequence[str], complete: dict[str, datetime]) -> None:
@@ -83,6 +86,8 @@ def check_complete(
     final = reads.end - window.end
     for one in inputs:
         source = one.plan
+        if one.begins is not None and reads.start < one.begins:
+            notes.append(_dropped(source, one.begins, reads, allow_incomplete))
         if not source.complete_until:
             notes.append(f"Source {source.name!r} ({source.table}) does not record how complete it is.")
             continue
@@ -106,6 +111,19 @@ def check_complete(
                 "is needed."
             )
     return notes
+
+
+def _dropped(source: SourcePlan, begins: datetime, reads: Window, allow_incomplete: bool) -> str:
+    said = (
+        f"the archive of source {source.name!r} was expired up to {format_instant(begins)}, and events from "
+        f"{format_instant(reads.start)} on are needed"
+    )
+    if not allow_incomplete:
+        raise ArchiveError(
+            f"Cannot plan the window: {said}",
+            hint="Choose a later start, or add --allow-incomplete: then the output lacks what these events made.",
+        )
+    return f"Incomplete: {said}."
 
 
 def archived_until(inputs: Iterable[Input], reads: Window, regions: Sequence[str]) -> datetime:

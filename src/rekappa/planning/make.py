@@ -38,12 +38,12 @@ from rekappa.sources.open import named_source, open_batch, past_candidate
 from rekappa.spark.analysis import analyse
 from rekappa.spark.outputs import require_made
 from rekappa.store.runs import RunStore
-from rekappa.timeline import Window
+from rekappa.timeline import EPOCH, Window
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["BackfillRequest", "make_plan"]
+__all__ = ["BackfillRequest", "make_plan", "margins_of"]
 
 UNKNOWN_GAP = timedelta(hours=1)
 """Taken for the gap of sessions that compute one for each row."""
@@ -80,6 +80,12 @@ def make_plan(spark: SparkSession, loaded: Loaded, app: App, home: Home, request
         for part in _plan_job(spark, loaded, app, home, request.of_job(job.name), job)
     ]
     return Plan(app.name, request.window, tuple(request.regions), tuple(made))
+
+
+def margins_of(spark: SparkSession, loaded: Loaded, app: App, job: Job) -> Margins:
+    """How far before and after a window a backfill of the job reads, by its query alone. Changes nothing."""
+    any_hour = Window(EPOCH, EPOCH + timedelta(hours=1))
+    return _ask(spark, loaded, app, BackfillRequest(any_hour), job).margins
 
 
 def _chosen(app: App, config: AppConfig, request: BackfillRequest) -> list[Job]:

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import base64
 import binascii
-import json
 from collections.abc import Callable, Iterator, Mapping
-from datetime import date, datetime
+from datetime import date, datetime, time
 from decimal import Decimal as Number
 from decimal import InvalidOperation
 from functools import partial
@@ -21,6 +20,7 @@ from zoneinfo import ZoneInfo
 
 from rekappa.config.ddl import Array, Decimal, Map, Struct, Type
 from rekappa.produce.moments import TimeReading, read_moment, wall_clock
+from rekappa.produce.written import read_json, told, write_json
 
 _BITS = {"TINYINT": 8, "SMALLINT": 16, "INT": 32, "BIGINT": 64}
 _WORDS = {"true": True, "t": True, "yes": True, "1": True, "false": False, "f": False, "no": False, "0": False}
@@ -94,7 +94,7 @@ def _parsed(value: Any, kind: Type) -> Any:
     if not isinstance(value, str):
         return value
     try:
-        return json.loads(value)
+        return read_json(value)
     except (ValueError, RecursionError):
         raise _wrong(value, kind) from None
 
@@ -116,7 +116,7 @@ def _integer(value: Any, clock: TimeReading, *, name: str) -> int:
     except (ValueError, TypeError, OverflowError):
         raise _wrong(value, name) from None
     if not -(1 << _BITS[name] - 1) <= whole < 1 << _BITS[name] - 1:
-        raise ValueError(f"{value!r} is too large for {name}")
+        raise ValueError(f"{told(value)} is too large for {name}")
     return whole
 
 
@@ -125,17 +125,19 @@ def _double(value: Any, clock: TimeReading) -> float:
         written = _digits(value)
         made = float(written)
     except OverflowError:
-        raise ValueError(f"{value!r} is too large for DOUBLE") from None
+        raise ValueError(f"{told(value)} is too large for DOUBLE") from None
     except (ValueError, TypeError):
         raise _wrong(value, "DOUBLE") from None
-    if isinf(made) and isinstance(written, str) and any(sign.isdigit() for sign in written):
-        raise ValueError(f"{value!r} is too large for DOUBLE")
-    if _whole(written) and not isinf(made) and int(made) != int(written):
-        raise ValueError(f"{value!r} has more digits than a DOUBLE holds: declare it as BIGINT or DECIMAL")
+    if isinf(made) and any(sign.isdigit() for sign in str(written)):
+        raise ValueError(f"{told(value)} is too large for DOUBLE")
+    if _whole(written) and not isinf(made) and Number(repr(made)) != Number(str(written)):
+        raise ValueError(f"{told(value)} has more digits than a DOUBLE holds: declare it as BIGINT or DECIMAL")
     return made
 
 
 def _whole(value: Any) -> bool:
+    if isinstance(value, Number):
+        return value.is_finite() and value == value.to_integral_value()
     return isinstance(value, int) or (isinstance(value, str) and value.lstrip("+-").isdigit())
 
 
@@ -149,7 +151,7 @@ def _digits(value: Any) -> Any:
 def _float(value: Any, clock: TimeReading) -> float:
     made = _double(value, clock)
     if made - made == 0 and abs(made) > _LARGEST_FLOAT:
-        raise ValueError(f"{value!r} is too large for FLOAT")
+        raise ValueError(f"{told(value)} is too large for FLOAT")
     return made
 
 
@@ -165,19 +167,20 @@ def _decimal(value: Any, kind: Decimal) -> Number:
     assert isinstance(exponent, int), "only what is not finite has letters here"
     zeros = len(digits) - len("".join(map(str, digits)).rstrip("0"))
     if number and -exponent - zeros > kind.scale:
-        raise ValueError(f"{value!r} has more than {kind.scale} digits after the point, {kind} can't hold it")
+        raise ValueError(f"{told(value)} has more than {kind.scale} digits after the point, {kind} can't hold it")
     if number and number.adjusted() >= kind.precision - kind.scale:
-        raise ValueError(f"{value!r} is too large for {kind}")
+        raise ValueError(f"{told(value)} is too large for {kind}")
     return number
 
 
 def _string(value: Any, clock: TimeReading) -> str:
-    if isinstance(value, str):
-        return value
-    if isinstance(value, bytes):
-        return value.decode("utf-8")
+    if isinstance(value, str | bytes):
+        try:
+            return value.decode() if isinstance(value, bytes) else value.encode().decode()
+        except UnicodeError:
+            raise ValueError(f"{value!r} is no text that UTF-8 can write") from None
     if isinstance(value, bool | Mapping | list):
-        return json.dumps(value, ensure_ascii=False)
+        return write_json(value)
     return value.isoformat() if isinstance(value, date) else str(value)
 
 
@@ -187,7 +190,7 @@ def _binary(value: Any, clock: TimeReading) -> bytes:
     try:
         return base64.b64decode(value, validate=True)
     except (binascii.Error, TypeError, ValueError):
-        raise ValueError(f"{value!r} is no BINARY: texts are read as base64") from None
+        raise ValueError(f"{told(value)} is no BINARY: texts are read as base64") from None
 
 
 def _date(value: Any, clock: TimeReading) -> date:
@@ -198,13 +201,16 @@ def _date(value: Any, clock: TimeReading) -> date:
             return date.fromisoformat(value.strip())
         except ValueError:
             pass
-    return read_moment(value, clock).astimezone(ZoneInfo(clock.zone)).date()
+    moment = read_moment(value, clock).astimezone(ZoneInfo(clock.zone))
+    if moment.time() != time():
+        raise ValueError(f"{told(value)} has a time of day, which a DATE does not: declare it as TIMESTAMP")
+    return moment.date()
 
 
 def _variant(value: Any, clock: TimeReading) -> Any:
     """Whatever JSON has; a text that is no JSON is a text."""
     try:
-        return json.loads(value) if isinstance(value, str) else json.loads(json.dumps(value))
+        return read_json(value if isinstance(value, str) else write_json(value))
     except (ValueError, TypeError, RecursionError):
         return _string(value, clock)
 
@@ -217,4 +223,4 @@ _SIMPLE: dict[str, Callable[[Any, TimeReading], Any]] = {
 
 
 def _wrong(value: Any, kind: object) -> ValueError:
-    return ValueError(f"{value!r} is no {kind}")
+    return ValueError(f"{told(value)} is no {kind}")

@@ -14,6 +14,7 @@ from rekappa.config.ddl import Array, Column, Map, Struct, Type
 from rekappa.config.model import Source
 from rekappa.config.schema import avro_schema, payload_columns
 from rekappa.produce.avro import avro_bytes
+from rekappa.produce.written import write_json
 
 Encode = Callable[[Mapping[str, Any]], bytes]
 
@@ -51,7 +52,7 @@ def _text(value: Any, kind: Type) -> str:
         return json.dumps(_instant(value))
     if isinstance(value, date):
         return json.dumps(value.isoformat())
-    return json.dumps(base64.b64encode(value).decode() if isinstance(value, bytes) else value, ensure_ascii=False)
+    return write_json(base64.b64encode(value).decode() if isinstance(value, bytes) else value)
 
 
 def _bare(key: Any, kind: Type) -> str:

@@ -9,14 +9,13 @@ from __future__ import annotations
 import csv
 import gzip
 import io
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from math import isinf
 from pathlib import Path
 from typing import IO, Any
 
 from rekappa.errors import InputError
+from rekappa.produce.written import read_json
 
 KINDS = (".csv", ".tsv", ".jsonl", ".ndjson", ".parquet")
 _LONGEST_CELL = 64 * 1024 * 1024
@@ -62,8 +61,23 @@ def open_rows(path: Path, delimiter: str | None = None) -> FileRows:
 
 
 def _unreadable(path: Path, error: Exception) -> InputError:
+    if isinstance(error, UnicodeDecodeError):
+        return InputError(
+            f"Cannot read {path}: byte 0x{error.object[error.start]:02x}{_line_of_no_text(path)} is no UTF-8",
+            hint="Save it as UTF-8, for example  iconv -f WINDOWS-1252 -t UTF-8 FILE.",
+        )
     reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
     return InputError(f"Cannot read {path}: {reason}")
+
+
+def _line_of_no_text(path: Path) -> str:
+    with gzip.open(path) if path.suffix.lower() == ".gz" else path.open("rb") as file:
+        for number, line in enumerate(file, start=1):
+            try:
+                line.decode()
+            except UnicodeDecodeError:
+                return f" in line {number}"
+    return ""
 
 
 def _text(path: Path, packed: bool) -> IO[str]:
@@ -96,7 +110,7 @@ def _header(path: Path, file: IO[str], delimiter: str) -> tuple[str, ...]:
 
 
 def _csv_rows(path: Path, packed: bool, delimiter: str, header: tuple[str, ...]) -> Iterator[Row]:
-    before = csv.field_size_limit(_LONGEST_CELL)
+    before, first = csv.field_size_limit(_LONGEST_CELL), 1
     try:
         with _text(path, packed) as file:
             reader = csv.reader(file, delimiter=delimiter, strict=True)
@@ -111,7 +125,12 @@ def _csv_rows(path: Path, packed: bool, delimiter: str, header: tuple[str, ...])
                     continue
                 # A text file has no null but nothing.
                 yield Row(number, {name: cell or None for name, cell in zip(header, cells, strict=True)})
-    except (csv.Error, UnicodeDecodeError, OSError, EOFError) as error:
+    except csv.Error as error:
+        raise InputError(
+            f"Cannot read {path}: the row that begins in line {first} is no CSV: {error}",
+            hint="Is a quote never closed? A quote inside a quoted cell is written twice.",
+        ) from None
+    except (UnicodeDecodeError, OSError, EOFError) as error:
         raise _unreadable(path, error) from None
     finally:
         csv.field_size_limit(before)
@@ -124,7 +143,7 @@ def _json_lines(path: Path, packed: bool) -> Iterator[Row]:
                 if not line.strip():
                     continue
                 try:
-                    found = json.loads(line, object_pairs_hook=_members, parse_float=_real)
+                    found = read_json(line, _members)
                 except _Unusable as error:
                     yield Row(number, {}, str(error))
                     continue
@@ -141,13 +160,6 @@ def _json_lines(path: Path, packed: bool) -> Iterator[Row]:
 
 class _Unusable(Exception):
     """JSON that says what can't be kept as it is said."""
-
-
-def _real(text: str) -> float:
-    made = float(text)
-    if isinf(made):
-        raise _Unusable(f"holds {text}, which is too large for any number")
-    return made
 
 
 def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from datetime import UTC, date, datetime, timedelta
 from decimal import ROUND_FLOOR, Decimal, InvalidOperation
 from typing import Any
 
+from rekappa.produce.written import told
 from rekappa.timeline import EPOCH, in_zone, parse_instant
 
 EPOCHS = {"epoch-s": Decimal(10**6), "epoch-ms": Decimal(1000), "epoch-us": Decimal(1), "epoch-ns": Decimal("0.001")}
@@ -41,7 +42,7 @@ def read_moment(value: Any, clock: TimeReading) -> datetime:
     try:
         return _read(value, clock)
     except OverflowError:
-        raise ValueError(f"{value!r} is outside the years 1 to 9999") from None
+        raise ValueError(f"{told(value)} is outside the years 1 to 9999") from None
 
 
 def wall_clock(value: Any, clock: TimeReading) -> datetime:
@@ -68,7 +69,7 @@ def _read(value: Any, clock: TimeReading) -> datetime:
     if isinstance(value, int | float | Decimal) and not isinstance(value, bool):
         return _since_1970(Decimal(repr(value)) if isinstance(value, float) else Decimal(value), clock, value)
     if not isinstance(value, str):
-        raise ValueError(f"{value!r} is no time")
+        raise ValueError(f"{told(value)} is no time")
     text = value.strip()
     if clock.format is not None and clock.format not in EPOCHS:
         try:
@@ -76,12 +77,12 @@ def _read(value: Any, clock: TimeReading) -> datetime:
         except ValueError as error:
             if "Cannot read" in str(error):
                 raise
-            raise ValueError(f"{value!r} is no time written as {clock.format}") from None
+            raise ValueError(f"{told(value)} is no time written as {clock.format}") from None
     if clock.format is not None or (_NUMBER.match(text) and not _BASIC_DATE.match(text)):
         try:
             return _since_1970(Decimal(text), clock, value)
         except InvalidOperation:
-            raise ValueError(f"{value!r} is no number, as {clock.format} has it") from None
+            raise ValueError(f"{told(value)} is no number, as {clock.format} has it") from None
     return _iso(text, clock, value)
 
 
@@ -96,7 +97,7 @@ def _iso(text: str, clock: TimeReading, value: Any) -> datetime:
     except ValueError as error:
         if "as a time: write it" not in str(error):
             raise
-        raise ValueError(f"{value!r} is no time that can be read without --time-format") from None
+        raise ValueError(f"{told(value)} is no time that can be read without --time-format") from None
 
 
 def _placed(moment: datetime, clock: TimeReading, text: str) -> datetime:
@@ -105,10 +106,10 @@ def _placed(moment: datetime, clock: TimeReading, text: str) -> datetime:
 
 def _since_1970(number: Decimal, clock: TimeReading, value: Any) -> datetime:
     if not number.is_finite():
-        raise ValueError(f"{value!r} is no time")
+        raise ValueError(f"{told(value)} is no time")
     name = clock.format if clock.format in EPOCHS else _unit(number)
     if name is None:
-        raise ValueError(f"{value!r} may be many times: say which with --time-format {', '.join(EPOCHS)}")
+        raise ValueError(f"{told(value)} may be many times: say which with --time-format {', '.join(EPOCHS)}")
     return EPOCH + timedelta(microseconds=int((number * EPOCHS[name]).to_integral_value(ROUND_FLOOR)))
 
 

@@ -37,8 +37,9 @@ def create_topics(
     """
     from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
 
-    admin = _admin({"bootstrap.servers": bootstrap} if isinstance(bootstrap, str) else bootstrap)
-    missing = sorted(set(names) - set(_listed(admin)))
+    options = {"bootstrap.servers": bootstrap} if isinstance(bootstrap, str) else bootstrap
+    admin = _admin(options)
+    missing = sorted(set(names) - set(_listed(admin, options["bootstrap.servers"])))
     config = {"compression.type": "lz4", **(settings or {})}
     wanted = [NewTopic(name, num_partitions=partitions, replication_factor=-1, config=config) for name in missing]
     for name, created in admin.create_topics(wanted).items() if wanted else ():
@@ -48,7 +49,7 @@ def create_topics(
 
 
 def topic_exists(options: Mapping[str, str], topic: str) -> bool:
-    return topic in _listed(_admin(options))
+    return topic in _listed(_admin(options), options["bootstrap.servers"])
 
 
 def for_the_past(first: datetime) -> dict[str, str]:
@@ -115,13 +116,14 @@ def _admin(options: Mapping[str, str]) -> Any:
         ) from None
 
 
-def _listed(admin: Any) -> Iterable[str]:
+def _listed(admin: Any, address: str) -> Iterable[str]:
     from confluent_kafka import KafkaException
 
     try:
         names: Iterable[str] = admin.list_topics(timeout=30).topics
     except KafkaException as error:
         raise SourceError(
-            f"Cannot reach Kafka: {error.args[0]}", hint="Is the cluster up? For the local one: rekappa status"
+            f"Cannot reach Kafka at {address}: {error.args[0].str()}",
+            hint="Is the cluster up? For the local one: rekappa status",
         ) from None
     return names

@@ -73,6 +73,7 @@ def create_backfill(spark: SparkSession, loaded: Loaded, home: Home, request: Ba
             "sinks": sinks,
             "owner": loaded.config.owner,
             "baseline": baseline_of(spark, loaded.config, sinks).as_json(),
+            "archive": {source.table: source.snapshot for job in plan.jobs for source in job.sources},
         },
     )
     identity = save_plan(plan, home.checkpoint(run.app, run.id) / PLAN)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -44,8 +43,11 @@ if TYPE_CHECKING:
 
 TRIGGER = timedelta(seconds=10)
 """How often a live query looks for new events, unless the profile says otherwise."""
-KEEP_CHECKPOINTS = timedelta(days=3)
-"""How far back a live run can be rewound, unless spark.sql.streaming.minBatchesToRetain says otherwise."""
+KEEP_CHECKPOINTS = 200
+"""Of how many batches Spark keeps offsets and state, unless spark.sql.streaming.minBatchesToRetain says otherwise.
+
+Each is a file or more for every partition of every state store. Further back there are savepoints.
+"""
 LOOK = 0.3
 SAVEPOINT_LOOK = 60.0
 """Seconds between two looks at whether a savepoint is due."""
@@ -109,7 +111,7 @@ def run_live(
             on_start(store.run(run.id))
             trigger = config.profiles.live.trigger or TRIGGER
             with told(f"run {config.app!r}", GOES_ON), stopping_on_signals() as stop:
-                spark = open_session(config, "live", home, **_retention(loaded, trigger))
+                spark = open_session(config, "live", home, **_retention(loaded))
                 record = partial(record_live_start, store, loaded, code, claim)
                 when = AVAILABLE_NOW if available_now else trigger
                 _start(spark, loaded, app, home, claim, when, stop, started, record, tell)
@@ -125,12 +127,9 @@ def run_live(
     return store.run(run.id)
 
 
-def _retention(loaded: Loaded, trigger: timedelta) -> dict[str, str]:
+def _retention(loaded: Loaded) -> dict[str, str]:
     key = "spark.sql.streaming.minBatchesToRetain"
-    if key in loaded.config.profiles.live.spark:
-        return {}
-    batches = math.ceil(KEEP_CHECKPOINTS / max(trigger, timedelta(milliseconds=100)))
-    return {key: str(max(100, batches))}
+    return {} if key in loaded.config.profiles.live.spark else {key: str(KEEP_CHECKPOINTS)}
 
 
 def _start(

@@ -1,8 +1,8 @@
 """Iceberg tables: append and upsert, each batch one stamped commit.
 
 The snapshot's summary names the run, the query and the batch that made it (`rekappa.iceberg.commits`), so a batch
-that was committed just before a crash is recognised and skipped. The stamp lives as long as the snapshot: a run
-that stays down until its own last snapshot is expired appends that one batch again.
+that was committed just before a crash is recognised and skipped, also when its snapshot has expired meanwhile. The
+table of a live run lets old snapshots go by itself (`rekappa.iceberg.upkeep`).
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from rekappa.errors import SinkError
 from rekappa.iceberg.commits import BATCH, WRITER, last_batch, stamp
+from rekappa.iceberg.upkeep import FEW_METADATA_FILES, LASTING, Pins, Upkeep
 from rekappa.rate import paced
 from rekappa.sinks.changes import SPARK_TAKES, Changes, Step, TypeRules, compare, require_fit, widening
 from rekappa.sinks.contract import BatchId, Rerun, Sink, in_window
@@ -42,7 +43,8 @@ def create_table(
     """Create the table, and its namespace, unless it is there."""
     spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {table.rsplit('.', 1)[0]}")
     partitions = f"PARTITIONED BY ({', '.join(partition_by)})" if partition_by else ""
-    listed = ", ".join(f"'{key}' = '{value}'" for key, value in {"format-version": "2", **properties}.items())
+    given = {"format-version": "2", **FEW_METADATA_FILES, **properties}
+    listed = ", ".join(f"'{key}' = '{value}'" for key, value in given.items())
     spark.sql(
         f"CREATE TABLE IF NOT EXISTS {table} ({columns_ddl(columns_of(schema))}) USING iceberg {partitions} "
         f"TBLPROPERTIES ({listed})"
@@ -50,7 +52,10 @@ def create_table(
 
 
 class IcebergSink(Sink):
-    """What both ways of writing share: the table, its partitions, the memory of what was committed."""
+    """What both ways of writing share: the table, its partitions, the memory of what was committed.
+
+    Given `pins`, it is written for as long as the app lives and lets old snapshots go, but for the pinned.
+    """
 
     rerun = Rerun.RESETTABLE
 
@@ -65,6 +70,7 @@ class IcebergSink(Sink):
         deletes: str | None = None,
         partition_by: tuple[str, ...] | None = None,
         properties: dict[str, str] | None = None,
+        pins: Pins | None = None,
     ) -> None:
         self.name = name
         self.table = table
@@ -73,7 +79,8 @@ class IcebergSink(Sink):
         self.version = version
         self.deletes = deletes
         self._partition_by = partition_by
-        self._properties = properties or {}
+        self._upkeep = None if pins is None else Upkeep(table, pins)
+        self._properties = {**({} if pins is None else LASTING), **(properties or {})}
         self._committed: dict[str, int] = {}
 
     def prepare(self, spark: SparkSession, schema: StructType) -> None:
@@ -123,6 +130,8 @@ class IcebergSink(Sink):
             self._committed.pop(batch.writer, None)
             raise
         self._committed[batch.writer] = batch.number
+        if self._upkeep is not None:
+            self._upkeep.after_commit(spark)
 
     def _last(self, spark: SparkSession, writer: str) -> int:
         if writer not in self._committed:

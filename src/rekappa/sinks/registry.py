@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from rekappa.config import model
 from rekappa.errors import ConfigError
 from rekappa.sinks.rate import rate_limited
+from rekappa.store.pins import pins_of
 
 if TYPE_CHECKING:
     from rekappa.config.model import AppConfig
@@ -57,6 +58,7 @@ def _open(name: str, config: AppConfig, home: Home) -> Sink:
                 version=spec.version,
                 deletes=spec.deletes,
                 partition_by=spec.partition_by,
+                pins=pins_of(home),
             )
         case model.KafkaSink():
             from rekappa.sinks.kafka import KafkaSink

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from rekappa.home import Home
+from rekappa.spark.logs import drop_old_logs
 from rekappa.store.host import this_host
 
 JAVA_OPTIONS = "spark.driver.extraJavaOptions"
@@ -42,6 +43,7 @@ def launching(settings: Mapping[str, str], home: Home) -> Iterator[None]:
     PySpark would write them on the command line, where every user of the machine can read passwords.
     """
     home.made().logs.mkdir(exist_ok=True)
+    drop_old_logs(home.logs)
     # PySpark repeats each error as a page of JSON on stderr before it raises it.
     for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
         logging.getLogger(name).disabled = True

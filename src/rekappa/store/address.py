@@ -43,6 +43,11 @@ class Address:
             url = make_url(text)
         except (SQLAlchemyError, ValueError):
             raise ConfigError(f"Cannot use the run store of {told_by}: it is no address", hint=_LIKE) from None
+        if "@" in f"{url.host}{url.database}" and url.drivername in _POSTGRES:
+            # What follows the first @ of a password would be shown as the host.
+            raise ConfigError(
+                f"Cannot use the run store of {told_by}: it has several @", hint="Write an @ in a password as %40."
+            )
         if url.drivername == "sqlite" and url.database and not url.query:
             return cls.of_file(Path(url.database))
         if url.drivername not in _POSTGRES or not url.database:

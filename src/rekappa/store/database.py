@@ -10,12 +10,17 @@ from typing import Any
 from sqlalchemy import Connection
 from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, OperationalError, ProgrammingError
 
-from rekappa.errors import RunError, StoreError
+from rekappa.errors import ConfigError, RunError, StoreError
 from rekappa.store.address import Address
 from rekappa.store.dialects import BUSY, dialect_of
 from rekappa.store.migrations import VERSION, bring_up_to_date
 
 _AGAIN = 0.25
+_CONNECTS = "Is it up? Check host, port, database, user, password and parameters of its address."
+_WAITS = (
+    f"Is it there, and has it room? A change waits for others for {BUSY:.0f} seconds at most; "
+    "a process that is suspended (Ctrl-Z) in the midst of one holds up all of them."
+)
 
 
 class Database:
@@ -72,9 +77,12 @@ class Database:
         while True:
             try:
                 return self._dialect.engine.connect()
-            except OperationalError:
+            except ProgrammingError as error:
+                cause = " ".join(str(error.orig).split())
+                raise ConfigError(f"Cannot use run store {self.address}: {cause}", hint=_CONNECTS) from None
+            except OperationalError as error:
                 if time.monotonic() >= deadline:
-                    raise
+                    raise self._unusable(error, _CONNECTS) from error
                 time.sleep(_AGAIN)
 
     @contextmanager
@@ -84,9 +92,7 @@ class Database:
         except (DataError, IntegrityError, ProgrammingError):
             raise
         except DBAPIError as error:
-            cause = " ".join(str(error.orig).split())
-            raise StoreError(
-                f"Cannot use run store {self.address}: {cause}",
-                hint=f"Is it there, and has it room? A change waits for others for {BUSY:.0f} seconds at most; "
-                "a process that is suspended (Ctrl-Z) in the midst of one holds up all of them.",
-            ) from error
+            raise self._unusable(error, _WAITS) from error
+
+    def _unusable(self, error: DBAPIError, hint: str) -> StoreError:
+        return StoreError(f"Cannot use run store {self.address}: {' '.join(str(error.orig).split())}", hint=hint)

@@ -8,6 +8,7 @@ What others wrote meanwhile stays; where they changed the same keys, nobody can 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from rekappa.errors import RunError
@@ -41,6 +42,9 @@ from rekappa.spark.names import quoted
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+UNDOABLE = timedelta(days=7)
+"""How long a table keeps what it takes to undo a rewind."""
+
 
 @dataclass(frozen=True)
 class _TableReset:
@@ -70,11 +74,15 @@ class _TableReset:
         return Edit(operation, {stamp: operation}, checked=False, tag=tag)
 
     def _mark(self) -> None:
-        """Tag what the rewind left, so that undoing it does not depend on how long snapshots are kept."""
+        """Tag what the rewind left, so that it can be undone although its snapshot would go earlier by itself."""
         table, tag = self._java(), tag_after(self.gone.operation)
         made = commit_of(table, REWIND, self.gone.operation)
-        if made is not None and not table.refs().containsKey(tag):
-            table.manageSnapshots().createTag(tag, made).commit()
+        if made is None or table.refs().containsKey(tag):
+            return
+        refs = table.manageSnapshots().createTag(tag, made)
+        for one in (tag, tag_before(self.gone.operation)):
+            refs = refs.setMaxRefAgeMs(one, UNDOABLE // timedelta(milliseconds=1))
+        refs.commit()
 
     def _before(self) -> DataFrame:
         spark = self.gone.spark

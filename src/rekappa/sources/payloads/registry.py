@@ -143,26 +143,38 @@ class _Client:
                 else f"Cannot find version {version} of subject {subject!r} in the registry",
                 hint="Register it there, or name the right one: format: {subject: …}",
             )
-        schema = _read(int(found["id"]), found)
+        try:
+            number = int(found["id"])
+        except (KeyError, TypeError, ValueError):
+            raise self._refused(path, "what answers there is no schema registry") from None
+        schema = _read(number, found)
         if version != "latest":
             self._versions[subject, version] = schema
         return schema
 
     def _asked(self, path: str, unknown: tuple[int, ...]) -> Any:
         """The answer; None where the registry says in its own words that there is no such thing."""
-        from requests import RequestException
+        from requests import JSONDecodeError, RequestException
 
         try:
             answer = self._session.get(self._place.url + path, timeout=TIMEOUT_SECONDS)
             if answer.status_code == 404 and _code(answer) in unknown:
                 return None
             answer.raise_for_status()
-            return answer.json()
+            found = answer.json()
+            if not isinstance(found, dict) or not isinstance(found.get("schema"), str):
+                raise ValueError("what answers there is no schema registry")
+            return found
+        except JSONDecodeError:
+            raise self._refused(path, "what answers there is no schema registry") from None
         except (RequestException, ValueError) as error:
-            raise SourceError(
-                f"Cannot ask the schema registry at {hidden(self._place.url)} for {path}: {hidden(str(error))}",
-                hint="Check registries in rekappa.yaml: the address, with its path, and the login.",
-            ) from None
+            raise self._refused(path, hidden(str(error))) from None
+
+    def _refused(self, path: str, why: str) -> SourceError:
+        return SourceError(
+            f"Cannot ask the schema registry at {hidden(self._place.url)} for {path}: {why}",
+            hint="Check registries in rekappa.yaml: the address, with its path, and the login.",
+        )
 
 
 def _read(schema_id: int, found: Any) -> Schema:
