@@ -134,8 +134,9 @@ def test_a_fork_shares_its_files_and_has_an_id_of_its_own(tmp_path: Path) -> Non
 def test_a_plan_is_read_back_as_it_was_written() -> None:
     reset = SinkReset("plays", "lake.x", 3, 1, "as they were")
     part = QueryRewind(
-        "plays", "live_1", 4, START, "kept", None, (), (Leg("live_1", 4, None),), ("live_0",), START, reset, ("n",)
-    )
+        query="plays", run="live_1", batch=4, last=9, committed=START, savepoint="kept", folder=None,
+        abandoned=(Leg("live_1", 4, None),), dead=("live_0",), since=START, reset=reset, notes=("n",),
+    )  # fmt: skip
     plan = RewindPlan("live_2", "app", "live_1", (part,))
     assert planned_again(plan.as_json()) == plan
     with pytest.raises(RunError, match="version 9: this rekappa knows 1"):

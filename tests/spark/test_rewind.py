@@ -35,7 +35,7 @@ from rekappa.produce.topics import create_topics
 from rekappa.recovery.choose import NoState, ToBatch, ToSavepoint, Wanted
 from rekappa.recovery.plan import RewindPlan
 from rekappa.recovery.resets.tables import UpsertReset
-from rekappa.recovery.rewind import plan_rewind, resume, rewind, undo_rewind
+from rekappa.recovery.rewind import LiveApp, plan_rewind, resume, rewind, undo_rewind
 from rekappa.spark.offsetlog import last_committed
 from rekappa.store.record import Run, State
 from rekappa.store.runs import RunStore
@@ -127,12 +127,16 @@ class Story(Project):
         self.weights.update(dict.fromkeys(events, weight))
         return made
 
+    @property
+    def app(self) -> LiveApp:
+        return LiveApp(self.spark, self.home, self.loaded, load_app(self.loaded))
+
     def plan(self, wanted: Wanted) -> RewindPlan:
-        return plan_rewind(self.spark, self.home, self.loaded, load_app(self.loaded), wanted)
+        return plan_rewind(self.app, wanted)
 
     def rewind(self, wanted: Wanted) -> RewindPlan:
         plan = self.plan(wanted)
-        rewind(self.spark, self.home, self.loaded, load_app(self.loaded), plan)
+        rewind(self.app, plan)
         return plan
 
     def rows(self, sink: str) -> Counter[Row]:
@@ -228,7 +232,7 @@ def test_a_job_goes_back_with_its_sinks_and_on_with_other_code(story: Story) -> 
     assert [batch.number for batch in story.store.batches(second.id, "totals")] == list(range(-1, 8))
 
     # Undone, everything is as it was, and the first run goes on.
-    undo_rewind(spark, story.home, story.loaded, load_app(story.loaded))
+    undo_rewind(story.app)
     story.weights.update(dict.fromkeys(range(48), 1))
     story.check(range(48))
     story.produce(range(48, 54))
@@ -266,11 +270,11 @@ def test_back_and_back_again_after_a_compaction_and_a_crash(story: Story, monkey
     with monkeypatch.context() as broken:
         broken.setattr(UpsertReset, "carry_out", _fails)
         with pytest.raises(ZeroDivisionError):
-            rewind(spark, story.home, story.loaded, load_app(story.loaded), plan)
+            rewind(story.app, plan)
     for other in (lambda: story.plan(ToBatch(0)), story.live):
         with pytest.raises(RunError, match="is not completed"):
             other()
-    resume(spark, story.home, story.loaded, load_app(story.loaded))
+    resume(story.app)
     story.check(range(6))
     second = story.run(2, range(6, 36))
     assert second.id == plan.operation

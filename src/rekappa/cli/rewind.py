@@ -80,17 +80,16 @@ def rewind(
             raise RunError(
                 "Cannot show what --undo or --resume would do: the plan that was made is what they carry out"
             )
-        spark = open_session(loaded.config, "live", home)
-        done = operation.resume if completing else operation.undo_rewind
-        ended = done(spark, home, loaded, bound, tell=note)
+        live = operation.LiveApp(open_session(loaded.config, "live", home), home, loaded, bound)
+        ended = (operation.resume if completing else operation.undo_rewind)(live, tell=note)
         out.record({"app": ended.app, "run": ended.id, "state": ended.state}, title="Goes on")
         return
     run = operation.rewindable(store, loaded)
     if new_savepoint and not dry_run:
         _keep(home, run.app, run.id, queries_of(store, run))
-    spark = open_session(loaded.config, "live", home)
+    live = operation.LiveApp(open_session(loaded.config, "live", home), home, loaded, bound)
     note("trying it on a copy")
-    plan = operation.plan_rewind(spark, home, loaded, bound, wanted, send_again=send_again)
+    plan = operation.plan_rewind(live, wanted, send_again=send_again)
     _show(out, plan)
     if dry_run:
         return
@@ -98,7 +97,7 @@ def rewind(
         raise RunError("Cannot ask for consent: there is no terminal", hint="Give --yes to go on without asking.")
     if not yes:
         click.confirm("Rewind?", abort=True, err=True)
-    ended = operation.rewind(spark, home, loaded, bound, plan, tell=note)
+    ended = operation.rewind(live, plan, tell=note)
     if start:
         from rekappa.runs.live import run_live
 

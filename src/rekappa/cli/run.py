@@ -94,7 +94,7 @@ def run(
 def _begin_anew(loaded: Loaded, app: App) -> None:
     """Take out what the app's live run has written, if there is one."""
     from rekappa.recovery.choose import NoState
-    from rekappa.recovery.rewind import plan_rewind, rewind
+    from rekappa.recovery.rewind import LiveApp, plan_rewind, rewind
     from rekappa.runs.current import same_places
     from rekappa.spark.session import open_session
     from rekappa.store.runs import RunStore
@@ -102,11 +102,11 @@ def _begin_anew(loaded: Loaded, app: App) -> None:
     home = Home.locate()
     if not same_places(RunStore.open(home), loaded):
         return
-    spark = open_session(loaded.config, "live", home)
-    plan = plan_rewind(spark, home, loaded, app, NoState())
+    live = LiveApp(open_session(loaded.config, "live", home), home, loaded, app)
+    plan = plan_rewind(live, NoState())
     for one in plan.queries:
         click.echo(f"sink {one.reset.sink}: {one.reset.removed} rows out; {one.reset.told}", err=True)
-    rewind(spark, home, loaded, app, plan)
+    rewind(live, plan)
 
 
 def _words(report: object) -> str:

@@ -22,8 +22,8 @@ class SinkReset:
     `removed` rows go, `restored` rows come back as they were; `told` says in words what happens, and what can't.
     """
 
-    sink: str
-    target: str
+    sink: str = ""
+    target: str = ""
     removed: int = 0
     restored: int = 0
     told: str = ""
@@ -32,6 +32,7 @@ class SinkReset:
 @dataclass(frozen=True, slots=True)
 class QueryRewind:
     """One query: it goes on after `batch` of `run`, whose checkpoint is in `folder`; -1 and no folder is no state.
+    `last` is the newest batch of the run that is abandoned.
 
     Read back from a record it has neither folder nor files: the fork was built before. `abandoned` are the batches that
     no longer count, `dead` the runs of which none does, `since` when the first of them can have been written. `notes`
@@ -41,19 +42,20 @@ class QueryRewind:
     query: str
     run: str
     batch: int
+    last: int | None
     committed: datetime | None
     savepoint: str | None
     folder: Location | None
-    files: tuple[str, ...]
     abandoned: tuple[Leg, ...]
     dead: tuple[str, ...]
     since: datetime
-    reset: SinkReset
+    files: tuple[str, ...] = ()
+    reset: SinkReset = SinkReset()
     notes: tuple[str, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
         return {
-            **{name: getattr(self, name) for name in ("query", "run", "batch", "savepoint")},
+            **{name: getattr(self, name) for name in ("query", "run", "batch", "last", "savepoint")},
             "committed": self.committed.isoformat() if self.committed else None,
             "folder": str(self.folder) if self.folder else None,
             "files": len(self.files),
@@ -91,10 +93,10 @@ def _query(told: Mapping[str, Any]) -> QueryRewind:
         query=told["query"],
         run=told["run"],
         batch=told["batch"],
+        last=told["last"],
         committed=datetime.fromisoformat(told["committed"]) if told["committed"] else None,
         savepoint=told["savepoint"],
         folder=None,
-        files=(),
         abandoned=tuple(Leg(**leg) for leg in told["abandoned"]),
         dead=tuple(told["dead"]),
         since=datetime.fromisoformat(told["since"]),

@@ -1,7 +1,8 @@
 """Rewinding a live job: it goes on as a new run, a fork of an earlier point, and its sinks hold what they held there.
 
-    plan = plan_rewind(spark, home, loaded, app, ToTime(moment))     nothing is touched
-    rewind(spark, home, loaded, plan)
+    live = LiveApp(spark, home, loaded, app)
+    plan = plan_rewind(live, ToTime(moment))     nothing is touched
+    rewind(live, plan)
 
 The order makes it repeatable. The fork is built beside everything else. Then one transaction of the run store
 abandons the old run and makes the new one, not yet ready: from here on only this operation can go on, and `resume`
@@ -10,10 +11,10 @@ completes it. Then each sink is reset, each in a step that is not done twice; th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from datetime import timedelta
-from functools import partial
 from typing import TYPE_CHECKING
 
 from rekappa.app import App
@@ -24,9 +25,9 @@ from rekappa.config.load import Loaded
 from rekappa.config.targets import target_of
 from rekappa.errors import RunError
 from rekappa.home import Home
-from rekappa.recovery.choose import NoState, Wanted, choose
+from rekappa.recovery.choose import NoState, ToBatch, ToNewest, ToSavepoint, ToTime, Wanted, choose
 from rekappa.recovery.listing import line, query_restarts
-from rekappa.recovery.plan import QueryRewind, RewindPlan, SinkReset, planned_again
+from rekappa.recovery.plan import QueryRewind, RewindPlan, planned_again
 from rekappa.recovery.preflight import lightly, preflight
 from rekappa.recovery.resets.choose import resetter
 from rekappa.recovery.resets.contract import Abandoned, Resetter
@@ -53,63 +54,71 @@ SLACK = timedelta(seconds=5)
 """A commit to a sink is stamped by a clock that may be this far from that of the file system."""
 
 
-def plan_rewind(
-    spark: SparkSession, home: Home, loaded: Loaded, app: App, wanted: Wanted, *, send_again: bool = False
-) -> RewindPlan:
+@dataclass(frozen=True)
+class LiveApp:
+    """An app as its live job runs it, with what it takes to change that."""
+
+    spark: SparkSession
+    home: Home
+    loaded: Loaded
+    app: App
+
+    @property
+    def store(self) -> RunStore:
+        return RunStore.existing(self.home)
+
+    @property
+    def queries(self) -> tuple[Query, ...]:
+        return queries(self.loaded.config, self.app)
+
+    @contextmanager
+    def alone(self, doing: str) -> Iterator[RunStore]:
+        """Nothing else writes the app's sinks meanwhile, nor rewinds it."""
+        store, name = self.store, self.loaded.config.app
+        with store.claim([live_lease(self.loaded, query) for query in self.queries], f"{doing} {name!r}"):
+            yield store
+
+    def resetter(self, operation: str, query: Query, part: QueryRewind, *, send_again: bool) -> Resetter:
+        """The way back of the query's sink."""
+        config = self.loaded.config
+        target = target_of(config.sinks[query.sink])
+        gone = Abandoned(self.spark, operation, query.sink, target, query.name, part.abandoned, part.dead, part.since)
+        return resetter(gone, open_sink(query.sink, config, self.home), send_again=send_again)
+
+    def resetters(self, plan: RewindPlan) -> Iterator[tuple[QueryRewind, Resetter]]:
+        """Those of a plan that was agreed to, for the queries that the app still has."""
+        parts = {part.query: part for part in plan.queries}
+        for query in self.queries:
+            if query.name in parts:
+                part = parts[query.name]
+                yield part, self.resetter(plan.operation, query, part, send_again=True)
+
+
+def plan_rewind(live: LiveApp, wanted: Wanted, *, send_again: bool = False) -> RewindPlan:
     """Everything that a rewind would do, tried and counted. Touches nothing; refuses what can't be done."""
-    store = RunStore.existing(home)
-    run = rewindable(store, loaded)
-    bound = queries(loaded.config, app)
-    chosen: dict[str, Restart] = {}
-    if not isinstance(wanted, NoState):
-        require_same_sources(run, loaded)
-        known = query_restarts(home, store, run)
-        # A query that the app has only now begins without state, as any new one.
-        chosen = {one.name: choose(one.name, known[one.name], wanted) for one in bound if known.get(one.name)}
+    store, config = live.store, live.loaded.config
+    run = rewindable(store, live.loaded)
+    chosen = {} if isinstance(wanted, NoState) else _chosen(live, store, run, wanted)
     files = {name: files_of(one.folder, one.point.batch) for name, one in chosen.items()}
-    light = lightly(loaded)
-    built = {one.query.name: one for one in build_queries(spark, light, app, home)}
-    modes = {one.name: loaded.config.sinks[one.sink].output_mode for one in bound}
-    notes = preflight(spark, home, built, chosen, modes)
+    built = {one.query.name: one for one in build_queries(live.spark, lightly(live.loaded), live.app, live.home)}
+    modes = {one.name: config.sinks[one.sink].output_mode for one in live.queries}
+    notes = preflight(live.spark, live.home, built, chosen, modes)
     operation = new_run_id(Kind.LIVE)
-    every = {one.id for one in store.runs(run.app, Kind.LIVE)}
     parts = []
-    for query in bound:
-        at = chosen.get(query.name)
-        legs = line(store, run, query.name)
-        gone = legs if at is None else abandoned_by(legs, at.run, at.point.batch)
-        began = store.run(legs[-1].run).created
-        counting = set() if at is None else {leg.run for leg in legs} - {leg.run for leg in gone if leg.run != at.run}
-        part = QueryRewind(
-            query=query.name,
-            run=run.id if at is None else at.run,
-            batch=-1 if at is None else at.point.batch,
-            committed=at.point.committed if at else None,
-            savepoint=at.savepoint if at else None,
-            folder=at.folder if at else None,
-            files=files.get(query.name, ()),
-            abandoned=gone,
-            dead=tuple(sorted(every - counting)),
-            since=(at.point.committed if at else began) - SLACK,
-            reset=SinkReset(query.sink, ""),
-            notes=notes.get(query.name, ()),
-        )
-        way = _resetter(spark, home, loaded, operation, query, part, send_again)
-        parts.append(replace(part, reset=way.look()))
+    for query in live.queries:
+        part = _part(store, run, query, chosen.get(query.name))
+        part = replace(part, files=files.get(query.name, ()), notes=notes.get(query.name, ()))
+        parts.append(replace(part, reset=live.resetter(operation, query, part, send_again=send_again).look()))
     return RewindPlan(operation, run.app, run.id, tuple(parts))
 
 
-def rewind(
-    spark: SparkSession, home: Home, loaded: Loaded, app: App, plan: RewindPlan, *, tell: Tell = lambda text: None
-) -> Run:
+def rewind(live: LiveApp, plan: RewindPlan, *, tell: Tell = lambda text: None) -> Run:
     """Carry the plan out. Killed anywhere, `resume` completes it, or it has not begun."""
-    store = RunStore.existing(home)
-    bound = queries(loaded.config, app)
-    with store.claim([live_lease(loaded, query) for query in bound], f"rewind {plan.app!r}"):
-        old = rewindable(store, loaded)
-        if old.id != plan.run:
-            raise RunError(f"Cannot rewind as planned: {old.id} goes on now", hint="Plan it again.")
-        target = home.checkpoint(plan.app, plan.operation)
+    with live.alone("rewind") as store:
+        old = rewindable(store, live.loaded)
+        if old.id != plan.run or any(store.last_batch(old.id, part.query) != part.last for part in plan.queries):
+            raise RunError(f"Cannot rewind as planned: {old.id} has gone on since", hint="Plan it again.")
+        target = live.home.checkpoint(plan.app, plan.operation)
         try:
             for part in plan.queries:
                 if part.folder is not None:
@@ -117,35 +126,35 @@ def rewind(
         except BaseException:
             target.remove()
             raise
-        store.fork_run(_forked(loaded, bound, old, plan), old.id, {part.query: part.batch for part in plan.queries})
-        return _complete(spark, home, loaded, bound, store, plan, tell)
+        forks = {part.query: {"run": part.run, "batch": part.batch} for part in plan.queries if part.batch >= 0}
+        spec = {**asked_of(live.loaded, live.queries), FORK: forks, "rewind": plan.as_json()}
+        made = Run(plan.operation, old.app, old.kind, old.folder, spec=spec, progress={REWIND: OPEN})
+        store.fork_run(made, old.id, {part.query: part.batch for part in plan.queries})
+        return _complete(live, store, plan, tell)
 
 
-def resume(spark: SparkSession, home: Home, loaded: Loaded, app: App, *, tell: Tell = lambda text: None) -> Run:
+def resume(live: LiveApp, *, tell: Tell = lambda text: None) -> Run:
     """Complete a rewind, or the undoing of one, that was cut short."""
-    store = RunStore.existing(home)
-    bound = queries(loaded.config, app)
-    with store.claim([live_lease(loaded, query) for query in bound], f"rewind {loaded.config.app!r}"):
-        run = current_run(store, loaded)
+    with live.alone("rewind") as store:
+        run = current_run(store, live.loaded)
         told = run.progress.get(REWIND)
         if told is None:
             raise RunError(f"Cannot resume a rewind of {run.app!r}: none is open")
         plan = planned_again(run.spec["rewind"])
-        if told == OPEN:
-            return _complete(spark, home, loaded, bound, store, plan, tell)
-        return _undo(spark, home, loaded, bound, store, plan, tell)
+        return (_complete if told == OPEN else _undo)(live, store, plan, tell)
 
 
-def undo_rewind(spark: SparkSession, home: Home, loaded: Loaded, app: App, *, tell: Tell = lambda text: None) -> Run:
-    """Go back to the run that was abandoned: its rows come back, those of the run that went on go."""
-    store = RunStore.existing(home)
-    bound = queries(loaded.config, app)
-    with store.claim([live_lease(loaded, query) for query in bound], f"undo the rewind of {loaded.config.app!r}"):
-        run = rewindable(store, loaded)
+def undo_rewind(live: LiveApp, *, tell: Tell = lambda text: None) -> Run:
+    """Go back to the run that was abandoned: its rows come back, those of the run that went on go.
+
+    Also the way out of a rewind that can't be completed.
+    """
+    with live.alone("undo the rewind of") as store:
+        run = current_run(store, live.loaded)
         if "rewind" not in run.spec:
             raise RunError(f"Cannot undo a rewind of {run.app!r}: its run {run.id} was not rewound")
         store.update(run.id, progress={REWIND: UNDOING})
-        return _undo(spark, home, loaded, bound, store, planned_again(run.spec["rewind"]), tell)
+        return _undo(live, store, planned_again(run.spec["rewind"]), tell)
 
 
 def rewindable(store: RunStore, loaded: Loaded) -> Run:
@@ -157,54 +166,46 @@ def rewindable(store: RunStore, loaded: Loaded) -> Run:
     return run
 
 
-def _forked(loaded: Loaded, bound: Sequence[Query], old: Run, plan: RewindPlan) -> Run:
-    forks = {part.query: {"run": part.run, "batch": part.batch} for part in plan.queries if part.folder is not None}
-    spec = {**old.spec, **asked_of(loaded, bound), FORK: forks, "rewind": plan.as_json()}
-    return Run(plan.operation, old.app, old.kind, old.folder, spec=spec, progress={REWIND: OPEN})
+def _chosen(
+    live: LiveApp, store: RunStore, run: Run, wanted: ToTime | ToBatch | ToSavepoint | ToNewest
+) -> dict[str, Restart]:
+    require_same_sources(run, live.loaded)
+    known = query_restarts(live.home, store, run)
+    # A query that the app has only now begins without state, as any new one.
+    return {one.name: choose(one.name, known[one.name], wanted) for one in live.queries if known.get(one.name)}
 
 
-def _complete(
-    spark: SparkSession,
-    home: Home,
-    loaded: Loaded,
-    bound: Sequence[Query],
-    store: RunStore,
-    plan: RewindPlan,
-    tell: Tell,
-) -> Run:
-    for way, part in _ways(spark, home, loaded, bound, plan):
+def _part(store: RunStore, run: Run, query: Query, at: Restart | None) -> QueryRewind:
+    """What becomes of one query that goes on from a point, or without state."""
+    legs = line(store, run, query.name)
+    gone = legs if at is None else abandoned_by(legs, at.run, at.point.batch)
+    counting = set() if at is None else {leg.run for leg in legs} - {leg.run for leg in gone if leg.run != at.run}
+    every = {one.id for one in store.runs(run.app, Kind.LIVE)}
+    began = at.point.committed if at else store.run(legs[-1].run).created
+    return QueryRewind(
+        query=query.name,
+        run=at.run if at else run.id,
+        batch=at.point.batch if at else -1,
+        last=store.last_batch(run.id, query.name),
+        committed=at.point.committed if at else None,
+        savepoint=at.savepoint if at else None,
+        folder=at.folder if at else None,
+        abandoned=gone,
+        dead=tuple(sorted(every - counting)),
+        since=began - SLACK,
+    )
+
+
+def _complete(live: LiveApp, store: RunStore, plan: RewindPlan, tell: Tell) -> Run:
+    for part, way in live.resetters(plan):
         tell(f"resetting {part.reset.sink}")
         way.carry_out()
     return store.update(plan.operation, progress={})
 
 
-def _undo(
-    spark: SparkSession,
-    home: Home,
-    loaded: Loaded,
-    bound: Sequence[Query],
-    store: RunStore,
-    plan: RewindPlan,
-    tell: Tell,
-) -> Run:
-    for way, part in _ways(spark, home, loaded, bound, plan):
+def _undo(live: LiveApp, store: RunStore, plan: RewindPlan, tell: Tell) -> Run:
+    for part, way in live.resetters(plan):
         tell(f"bringing back {part.reset.sink}")
         way.undo()
     store.swap_runs(abandoned=plan.operation, back=plan.run)
     return store.run(plan.run)
-
-
-def _ways(
-    spark: SparkSession, home: Home, loaded: Loaded, bound: Sequence[Query], plan: RewindPlan
-) -> list[tuple[Resetter, QueryRewind]]:
-    parts = {part.query: part for part in plan.queries}
-    make = partial(_resetter, spark, home, loaded, plan.operation)
-    return [(make(query, parts[query.name], True), parts[query.name]) for query in bound if query.name in parts]
-
-
-def _resetter(
-    spark: SparkSession, home: Home, loaded: Loaded, operation: str, query: Query, part: QueryRewind, send_again: bool
-) -> Resetter:
-    target = target_of(loaded.config.sinks[query.sink])
-    gone = Abandoned(spark, operation, query.sink, target, query.name, part.abandoned, part.dead, part.since)
-    return resetter(gone, open_sink(query.sink, loaded.config, home), send_again=send_again)

@@ -7,6 +7,7 @@ What others wrote meanwhile stays; where they changed the same keys, nobody can 
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -47,7 +48,7 @@ UNDOABLE = timedelta(days=7)
 
 
 @dataclass(frozen=True)
-class _TableReset:
+class _TableReset(ABC):
     """What both ways of writing a table share."""
 
     gone: Abandoned
@@ -67,6 +68,20 @@ class _TableReset:
     def _made(self, table: Any) -> Lineage:
         """What the run that goes on has written: nothing of it is older than the rewind."""
         return lineage(table, self.gone.is_new, self.gone.since)
+
+    def carry_out(self) -> None:
+        if not self._there:
+            return
+        table = self._java()
+        if not is_done(table, REWIND, self.gone.operation):
+            found = self._found(table)
+            if found.own:
+                self._take_back(table, found)
+        self._mark()
+
+    @abstractmethod
+    def _take_back(self, table: Any, found: Lineage) -> None:
+        """One commit that undoes what these commits did."""
 
     def _edit(self, stamp: str) -> Edit:
         operation = self.gone.operation
@@ -107,18 +122,12 @@ class AppendReset(_TableReset):
             gone.sink, self.table, removed=rows.count, told=f"the rows of {len(found.own)} commits; {files}"
         )
 
-    def carry_out(self) -> None:
-        if not self._there or is_done(self._java(), REWIND, self.gone.operation):
-            self._mark() if self._there else None
-            return
-        table = self._java()
-        found = self._found(table)
+    def _take_back(self, table: Any, found: Lineage) -> None:
         rows = added_rows(self.gone.spark, table, self.table, found)
         require_all_there(self.gone.spark, table, self.table, rows)
         if rows.count:
             empty = self.gone.spark.table(self.table).limit(0)
             replace_rows(self.gone.spark, self.table, Withdrawal(rows), empty, self._edit(REWIND))
-            self._mark()
 
     def undo(self) -> None:
         if not self._there:
@@ -152,15 +161,8 @@ class UpsertReset(_TableReset):
         told = f"{keys.count()} keys as they were before the first of {len(found.own)} commits"
         return SinkReset(gone.sink, self.table, removed=held, restored=back, told=told)
 
-    def carry_out(self) -> None:
-        if not self._there or is_done(self._java(), REWIND, self.gone.operation):
-            self._mark() if self._there else None
-            return
-        table = self._java()
-        found = self._found(table)
-        if found.own:
-            self._put_back(self._keys(table, found), self._at(found), REWIND)
-            self._mark()
+    def _take_back(self, table: Any, found: Lineage) -> None:
+        self._put_back(self._keys(table, found), self._at(found), REWIND)
 
     def undo(self) -> None:
         if not self._there:
