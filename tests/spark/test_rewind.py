@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 EACH = 6
+QUERIES = ("seen", "seen_files", "totals")
 NAMES = ("a", "b", "c")
 CODE = """
 from pyspark.sql import functions as F
@@ -197,7 +198,7 @@ def test_a_job_goes_back_with_its_sinks_and_on_with_other_code(story: Story) -> 
     for sink, row in (("seen", "(-1, 'z', -1)"), ("totals", "('z', 1, 1)")):
         spark.sql(f"INSERT INTO {story.tables[sink]} VALUES {row}")
     story.strangers.update([(-1, "z", -1)])
-    take(story.home, story.name, first.id, ["seen", "seen_files", "totals"], "all-read")
+    take(story.home, story.name, first.id, QUERIES, "all-read")
 
     # Refusals leave everything as it was.
     before = story.everything()
@@ -259,7 +260,7 @@ def test_back_and_back_again_after_a_compaction_and_a_crash(story: Story, monkey
     spark.sql(f"INSERT INTO {story.tables['seen']} VALUES (7, 'b', 49), (-1, 'z', -1)")
     spark.sql(f"INSERT INTO {story.tables['totals']} VALUES ('z', 1, 1)")
     story.strangers.update([(7, "b", 49), (-1, "z", -1)])
-    take(story.home, story.name, first.id, ["seen", "seen_files", "totals"], "all-read")
+    take(story.home, story.name, first.id, QUERIES, "all-read")
     # The rows of all batches, and those of another writer, are in one file now; one of those equals one of ours.
     merging = "options => map('min-input-files', '2')"
     spark.sql(f"CALL lake.system.rewrite_data_files(table => '{story.tables['seen']}', {merging})")
@@ -319,10 +320,12 @@ def test_savepoints_of_a_running_job_outlive_what_it_purges(story: Story) -> Non
         running = other.submit(story.live)
         while not running.done():
             run = next((one.id for one in story.store.runs(story.name)), "")
-            if last_committed(story.home.checkpoint(story.name, run) / "totals") in (None, *taken.values()):
+            folder = story.home.checkpoint(story.name, run)
+            committed = {query: last_committed(folder / query) for query in QUERIES}
+            if None in committed.values() or committed["totals"] in taken.values():
                 time.sleep(0.01)
                 continue
-            made = take(story.home, story.name, run, ["totals"], f"at-{len(taken)}")
+            made = take(story.home, story.name, run, QUERIES, f"at-{len(taken)}")
             taken[made.name] = made.batches["totals"]
         first = running.result()
     story.weights.update(dict.fromkeys(range(60), 1))
@@ -340,6 +343,19 @@ def test_savepoints_of_a_running_job_outlive_what_it_purges(story: Story) -> Non
         at = story.home.savepoints(story.name) / name / "totals"
         held = spark.read.format("statestore").load(at.uri).selectExpr("key.name", "value.*").collect()
         assert Counter(tuple(row) for row in held) == totals(story.weights, range(EACH * (batch + 1)))
+
+    # What others did to the same rows, and history that is gone, is refused before anything is touched.
+    seen, keyed = story.tables["seen"], story.tables["totals"]
+    for statement, words in (
+        (f"UPDATE {keyed} SET total = 0 WHERE name = 'a'", "others changed some of them meanwhile: name=a"),
+        (f"DELETE FROM {seen} WHERE id = 59", "1 of them were changed or deleted since"),
+        (f"CALL lake.system.expire_snapshots('{seen}', TIMESTAMP '2099-01-01', 1)", "of that time have expired"),
+    ):
+        spark.sql(statement)
+        before = story.everything()
+        with pytest.raises(RunError, match=words):
+            story.plan(ToSavepoint("at-0"))
+        assert story.everything() == before
 
 
 def _fails(reset: UpsertReset) -> None:
