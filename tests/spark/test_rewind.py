@@ -82,12 +82,11 @@ profiles:
 {state}
 """
 STATE = "org.apache.spark.sql.execution.streaming.state"
-CHANGELOG = "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled"
 STORES = {
     "in memory": {"spark.sql.streaming.stateStore.providerClass": f"{STATE}.HDFSBackedStateStoreProvider"},
     "RocksDB with changelog": {
         "spark.sql.streaming.stateStore.providerClass": f"{STATE}.RocksDBStateStoreProvider",
-        CHANGELOG: "true",
+        "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
     },
 }
 Row = tuple[Any, ...]
@@ -187,7 +186,8 @@ def story(
     state = "\n".join(f"    {key}: {value}" for key, value in STORES[request.param].items())
     config = CONFIG.format(app=name, folder=folder, state=state)
     yield replace(Story.make(folder, home, broker, CODE, config), spark=spark)
-    spark.conf.unset(CHANGELOG)
+    for key in (*STORES[request.param], "spark.sql.streaming.stateStore.minDeltasForSnapshot"):
+        spark.conf.unset(key)
 
 
 def test_a_job_goes_back_with_its_sinks_and_on_with_other_code(story: Story) -> None:
@@ -253,6 +253,7 @@ def every_batch(story: Story, run: str) -> dict[int, Counter[Row]]:
     }
 
 
+@pytest.mark.parametrize("story", ["in memory"], indirect=True)
 def test_back_and_back_again_after_a_compaction_and_a_crash(story: Story, monkeypatch: pytest.MonkeyPatch) -> None:
     spark = story.spark
     story.produce(range(36))
