@@ -14,7 +14,7 @@ from rekappa.checkpoints.fingerprint import (
     StatefulOperator,
     compare_state,
     read_fingerprint,
-    require_readable,
+    require_same_state,
     write_fingerprint,
 )
 from rekappa.checkpoints.fork import files_of, fork
@@ -105,7 +105,7 @@ def test_other_operators_than_before_are_refused(tmp_path: Path) -> None:
     write_fingerprint(here, [join])
     assert read_fingerprint(here) == (join,)
     with pytest.raises(RunError, match="Cannot go on with the state of query 'plays': value 1 of operator 1"):
-        require_readable("plays", [join], [StatefulOperator("join", ("a = b",), ("b", "x", "a"))])
+        require_same_state("plays", [join], [StatefulOperator("join", ("a = b",), ("b", "x", "a"))])
 
 
 def test_a_fork_shares_its_files_and_has_an_id_of_its_own(tmp_path: Path) -> None:

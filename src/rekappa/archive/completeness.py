@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from rekappa.archive.tables import Route
     from rekappa.config.load import Loaded
+    from rekappa.config.model import AppConfig, KafkaCandidate
 
 Partition = tuple[str, int]
 """Region and number of a Kafka partition."""
@@ -156,8 +157,12 @@ class Broker:
 
 def clusters(loaded: Loaded, home: Home, route: Route) -> list[Broker]:
     """The Kafka clusters behind a route, in the order of its candidate."""
-    config = loaded.config
+    return brokers(loaded.config, home, route.kafka)
+
+
+def brokers(config: AppConfig, home: Home, kafka: KafkaCandidate) -> list[Broker]:
+    """The clusters of a candidate, in its order."""
     return [
-        Broker(config.cluster(name).region, topic, client_options(config, name, home))
-        for name, topic in zip(route.kafka.cluster, route.topics, strict=True)
+        Broker(config.cluster(name).region, config.cluster(name).topic(kafka.topic), client_options(config, name, home))
+        for name in kafka.cluster
     ]

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from rekappa.config.model import Archive, IcebergCandidate, KafkaCandidate, Source
+from rekappa.config.model import AppConfig, Archive, IcebergCandidate, KafkaCandidate, Source
 from rekappa.errors import ArchiveError, ConfigError
 from rekappa.home import Home
 from rekappa.iceberg.commits import load_table
@@ -57,17 +57,22 @@ class Route:
         return home.checkpoint(self.app, "archive") / name
 
 
+def route_between(config: AppConfig, name: str, kafka: KafkaCandidate, table: str) -> Route:
+    """The way of a source's topic to its table."""
+    dead = config.archive.dead_letters or f"{config.default_catalog()}.{config.app.replace('-', '_')}.dead_letters"
+    topics = tuple(config.cluster(cluster).topic(kafka.topic) for cluster in kafka.cluster)
+    return Route(config.app, name, config.sources[name], kafka, topics, table, dead)
+
+
 def routes(loaded: Loaded, only: str | None = None) -> list[Route]:
     """Every source that has both a kafka and an iceberg candidate; `only` names one of them."""
     config = loaded.config
-    dead = config.archive.dead_letters or f"{config.default_catalog()}.{config.app.replace('-', '_')}.dead_letters"
     found = []
     for name, source in config.sources.items():
         kafka = next((c for c in source.candidates.values() if isinstance(c, KafkaCandidate)), None)
         iceberg = next((c for c in source.candidates.values() if isinstance(c, IcebergCandidate)), None)
         if kafka is not None and iceberg is not None and only in (None, name):
-            topics = tuple(config.cluster(cluster).topic(kafka.topic) for cluster in kafka.cluster)
-            found.append(Route(config.app, name, source, kafka, topics, iceberg.table, dead))
+            found.append(route_between(config, name, kafka, iceberg.table))
     if not found:
         if only is not None and only not in config.sources:
             hint = f"Sources of the app: {', '.join(config.sources)}."

@@ -18,37 +18,43 @@ from rekappa.archive.gaps import AskedTopic, told_by_kafka
 from rekappa.archive.proofs import SHOWN, PartitionProof
 from rekappa.archive.tables import Route, exists, quoted_table
 from rekappa.iceberg.commits import load_table
+from rekappa.plan.model import OffsetRange
 from rekappa.record import OFFSET, PARTITION, REGION, TOPIC
+from rekappa.replay.scan import within_offsets
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
 def verify(
-    spark: SparkSession, route: Route, ask: Callable[[], Sequence[AskedTopic]] = lambda: ()
+    spark: SparkSession,
+    route: Route,
+    ask: Callable[[], Sequence[AskedTopic]] = lambda: (),
+    within: Sequence[OffsetRange] = (),
 ) -> list[PartitionProof]:
     """One proof per region, topic and partition of the route's table. Where there are gaps, `ask` gives the clusters to
     be asked about them; an offset of any other counts as missing.
 
-    Counts are exact; of gaps and duplicates no more than the first `SHOWN` of a partition are ever gathered.
+    With `within`, only these offsets are looked at; what is missing before the first or after the last that is there is
+    the caller's to tell. Counts are exact; of gaps and duplicates no more than the first `SHOWN` of a partition are
+    gathered.
     """
-    proofs = _by_the_archive(spark, route)
+    held = _positions(spark, route, within)
+    proofs = _by_the_archive(spark, route, held)
     clusters = ask() if any(proof.missing for proof in proofs) else ()
     if not clusters:
         return proofs
-    held = _positions(spark, route).select("topic", "region", "partition", "offset").distinct()
+    offsets = held.select("topic", "region", "partition", "offset").distinct()
     with naming_damage(spark, route.table, "verify"):
-        return told_by_kafka(spark, proofs, held, clusters)
+        return told_by_kafka(spark, proofs, offsets, clusters)
 
 
-def _by_the_archive(spark: SparkSession, route: Route) -> list[PartitionProof]:
+def _by_the_archive(spark: SparkSession, route: Route, held: DataFrame) -> list[PartitionProof]:
     from pyspark.sql import Window
     from pyspark.sql import functions as F
 
     part = ["topic", "region", "partition"]
-    times = (
-        _positions(spark, route).groupBy(*part, "offset").agg(F.count("*").alias("times"), F.sum("dead").alias("dead"))
-    )
+    times = held.groupBy(*part, "offset").agg(F.count("*").alias("times"), F.sum("dead").alias("dead"))
     in_order = Window.partitionBy(*part).orderBy("offset")
     so_far = in_order.rowsBetween(Window.unboundedPreceding, Window.currentRow)
     checked = times.withColumn("hole", F.col("offset") - F.lag("offset").over(in_order) - 1)
@@ -91,10 +97,13 @@ def _by_the_archive(spark: SparkSession, route: Route) -> list[PartitionProof]:
     ]
 
 
-def _positions(spark: SparkSession, route: Route) -> DataFrame:
+def _positions(spark: SparkSession, route: Route, within: Sequence[OffsetRange]) -> DataFrame:
     from pyspark.sql import functions as F
 
     def positions(rows: DataFrame, dead: int) -> DataFrame:
+        if within:
+            # The second condition is one that Iceberg can leave out files by.
+            rows = rows.where(within_offsets(within)).where(F.col(OFFSET) >= min(one.start for one in within))
         names = {"topic": TOPIC, "region": REGION, "partition": PARTITION, "offset": OFFSET}
         return rows.select(*[F.col(path).alias(name) for name, path in names.items()], F.lit(dead).alias("dead"))
 

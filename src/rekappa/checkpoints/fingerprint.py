@@ -80,7 +80,9 @@ def read_fingerprint(folder: Location) -> tuple[StatefulOperator, ...] | None:
     return tuple(StatefulOperator(one["kind"], tuple(one["keys"]), tuple(one["values"])) for one in told["operators"])
 
 
-def require_readable(query: str, kept: Sequence[StatefulOperator], now: Sequence[StatefulOperator]) -> tuple[str, ...]:
+def require_same_state(
+    query: str, kept: Sequence[StatefulOperator], now: Sequence[StatefulOperator]
+) -> tuple[str, ...]:
     """Refuse code that would misread the state of a query; answer what it computes otherwise from now on."""
     found = compare_state(kept, now)
     if found.misread:

@@ -62,7 +62,7 @@ def rewind(
     from rekappa.config.load import load
     from rekappa.recovery import rewind as operation
     from rekappa.recovery.listing import queries_of
-    from rekappa.spark.session import open_session
+    from rekappa.runs.live import live_session
     from rekappa.store.runs import RunStore
 
     home = Home.locate()
@@ -80,14 +80,14 @@ def rewind(
             raise RunError(
                 "Cannot show what --undo or --resume would do: the plan that was made is what they carry out"
             )
-        live = operation.LiveApp(open_session(loaded.config, "live", home), home, loaded, bound)
+        live = operation.LiveApp(live_session(loaded, home), home, loaded, bound)
         ended = (operation.resume if completing else operation.undo_rewind)(live, tell=note)
         out.record({"app": ended.app, "run": ended.id, "state": ended.state}, title="Goes on")
         return
     run = operation.rewindable(store, loaded)
     if new_savepoint and not dry_run:
         _keep(home, run.app, run.id, queries_of(store, run))
-    live = operation.LiveApp(open_session(loaded.config, "live", home), home, loaded, bound)
+    live = operation.LiveApp(live_session(loaded, home), home, loaded, bound)
     note("trying it on a copy")
     plan = operation.plan_rewind(live, wanted, send_again=send_again)
     _show(out, plan)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from rekappa.cli.options import app_argument, dry_run_option, json_option, run_argument, set_option
-from rekappa.cli.output import output
+from rekappa.cli.output import Output, output
 from rekappa.cli.runs import show_run
 from rekappa.home import Home
 
@@ -62,11 +64,30 @@ def run(
         out.table("Would run", ["job", "source", "sink"], rows)
         return
     from rekappa.runs.live import run_live
+
+    if fresh and not append_again:
+        _begin_anew(loaded, bound)
+    with live_progress(out, f"{loaded.config.app} live") as shown:
+        ended = run_live(
+            loaded,
+            bound,
+            Home.locate(),
+            available_now=available_now,
+            fresh=fresh and append_again,
+            append_again=append_again,
+            **shown,
+        )
+    show_run(out, Home.locate(), ended.id)
+
+
+@contextmanager
+def live_progress(out: Output, title: str) -> Iterator[dict[str, Any]]:
+    """How a live run is shown while it runs: what to give to `run_live` as on_start, on_progress and tell."""
     from rekappa.runs.queries import QueryProgress
     from rekappa.store.record import Run
     from rekappa.tokens import reports as rates
 
-    with out.progress(f"{loaded.config.app} live") as line:
+    with out.progress(title) as line:
 
         def show(reports: list[QueryProgress]) -> None:
             words = [*(_words(one) for one in reports), *(f"cap {rate}" for rate in rates())]
@@ -75,20 +96,7 @@ def run(
         def started(made: Run) -> None:
             click.echo(f"run {made.id}: Ctrl-C stops it after the current batch", err=True)
 
-        if fresh and not append_again:
-            _begin_anew(loaded, bound)
-        ended = run_live(
-            loaded,
-            bound,
-            Home.locate(),
-            available_now=available_now,
-            fresh=fresh and append_again,
-            append_again=append_again,
-            on_start=started,
-            on_progress=show,
-            tell=lambda text: click.echo(text, err=True),
-        )
-    show_run(out, Home.locate(), ended.id)
+        yield {"on_start": started, "on_progress": show, "tell": lambda text: click.echo(text, err=True)}
 
 
 def _begin_anew(loaded: Loaded, app: App) -> None:
@@ -96,13 +104,13 @@ def _begin_anew(loaded: Loaded, app: App) -> None:
     from rekappa.recovery.choose import NoState
     from rekappa.recovery.rewind import LiveApp, plan_rewind, rewind
     from rekappa.runs.current import same_places
-    from rekappa.spark.session import open_session
+    from rekappa.runs.live import live_session
     from rekappa.store.runs import RunStore
 
     home = Home.locate()
     if not same_places(RunStore.open(home), loaded):
         return
-    live = LiveApp(open_session(loaded.config, "live", home), home, loaded, app)
+    live = LiveApp(live_session(loaded, home), home, loaded, app)
     plan = plan_rewind(live, NoState())
     for one in plan.queries:
         click.echo(f"sink {one.reset.sink}: {one.reset.removed} rows out; {one.reset.told}", err=True)

@@ -62,14 +62,15 @@ def strict_slices(
     wanted: dict[datetime, list[Wanted]] = {}
     rows: dict[datetime, int] = {}
     for position, own in _by_position(points, regions):
-        times = _Times(own)
+        times = OffsetTimes(own)
         reached = min(point.first for point in own)
         for point in own:
             rows[point.bucket.start] = rows.get(point.bucket.start, 0) + point.rows
             if point.last >= reached:
-                low, high = times.of(reached, point.last)
+                stretch = times.of(reached, point.last)
+                assert stretch is not None, "the point itself is in it"
                 offsets = OffsetRange(position.region, position.topic, position.partition, reached, point.last + 1)
-                wanted.setdefault(point.bucket.start, []).append(Wanted(position.source, offsets, low, high))
+                wanted.setdefault(point.bucket.start, []).append(Wanted(position.source, offsets, *stretch))
                 reached = point.last + 1
 
     files = Files([part for split in splits if (part := clip(split, reads)) is not None])
@@ -99,19 +100,21 @@ def _by_position(points: Iterable[CutPoint], regions: Collection[str]) -> Iterat
         yield position, sorted(groups[position], key=lambda point: (point.bucket, point.last))
 
 
-class _Times:
-    """Answers in which stretch of time the rows of some offsets lie, also those that are out of order."""
+class OffsetTimes:
+    """Answers in which stretch of time the rows of some offsets of one partition lie, also those out of order."""
 
-    def __init__(self, own: list[CutPoint]) -> None:
-        self._own = own
+    def __init__(self, own: Iterable[CutPoint]) -> None:
+        self._own = own = sorted(own, key=lambda point: (point.bucket, point.last))
         # Both only grow with time: the highest offset so far, the lowest one still to come.
         self._highest = list(accumulate((point.last for point in own), max))
         self._lowest = list(accumulate((point.first for point in reversed(own)), min))[::-1]
 
-    def of(self, first: int, last: int) -> tuple[datetime, datetime]:
-        """The closed stretch for offsets `first` to `last`, both inclusive."""
+    def of(self, first: int, last: int) -> tuple[datetime, datetime] | None:
+        """The closed stretch for offsets `first` to `last`, both inclusive; None where no row can be one of them."""
         earliest = bisect_left(self._highest, first)
         latest = bisect_right(self._lowest, last) - 1
+        if earliest > latest:
+            return None
         return self._own[earliest].bucket.start, self._own[latest].bucket.end - TICK
 
 

@@ -1,18 +1,19 @@
 """Trying a rewind before anything is touched: the code as it is now, one small batch, on a scratch fork, into nothing.
 
-Spark says there whether the state fits the query; whether Kafka still has what comes next shows as well. What Spark
-does not notice is asked of the state's fingerprint first.
+Spark says there whether the state fits the query. What Spark does not notice is asked of the state's fingerprint first,
+and what comes next of Kafka and the archive.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from rekappa.checkpoints.files import listed
-from rekappa.checkpoints.fingerprint import read_fingerprint, require_readable
+from rekappa.checkpoints.fingerprint import read_fingerprint, require_same_state
 from rekappa.checkpoints.fork import files_of, fork
 from rekappa.checkpoints.points import last_restorable, restart_points
 from rekappa.checkpoints.restarts import Restart
@@ -20,7 +21,12 @@ from rekappa.config.load import Loaded
 from rekappa.config.model import KafkaCandidate
 from rekappa.errors import RunError
 from rekappa.home import Home
-from rekappa.runs.built import BuiltQuery
+from rekappa.plan.coverage import Want, dropped
+from rekappa.plan.offsets import Position
+from rekappa.planning.catch_up import kept_by_kafka, look
+from rekappa.runs.built import BuiltQuery, build_queries
+from rekappa.runs.catch_up import FromKafka, LiveRun
+from rekappa.runs.history import reached
 from rekappa.runs.queries import StopBetweenBatches
 from rekappa.spark.failures import read_failure
 from rekappa.spark.offsetlog import last_committed, last_planned, read_batch
@@ -36,7 +42,6 @@ RECORDS = 1000
 
 def lightly(loaded: Loaded) -> Loaded:
     """The same app, reading little at a time."""
-    from dataclasses import replace
 
     def light(candidate: object) -> object:
         if not isinstance(candidate, KafkaCandidate):
@@ -52,30 +57,41 @@ def lightly(loaded: Loaded) -> Loaded:
     return replace(loaded, config=loaded.config.model_copy(update={"sources": sources}))
 
 
-def preflight(
-    spark: SparkSession,
-    home: Home,
-    built: Mapping[str, BuiltQuery],
-    chosen: Mapping[str, Restart],
-    modes: Mapping[str, str],
-) -> dict[str, tuple[str, ...]]:
-    """Try every query from its point; answer what is worth saying of each. Refuses what would not go on, or wrongly.
-
-    `built` are the queries of an app that reads `lightly`, `modes` the output mode of each.
-    """
-    return {query: _try(spark, home, built[query], one, modes[query]) for query, one in chosen.items()}
+def preflight(spark: SparkSession, live: LiveRun, chosen: Mapping[str, Restart]) -> dict[str, tuple[str, ...]]:
+    """Try every query from its point; answer what is worth saying of each. Refuses what would not go on, or wrongly."""
+    light = replace(live, loaded=lightly(live.loaded))
+    built = {one.query.name: one for one in build_queries(light, FromKafka(light, spark))}
+    gone = _archived(spark, live, built, chosen)
+    return {query: _try(spark, live, built[query], one, gone) for query, one in chosen.items()}
 
 
-def _try(spark: SparkSession, home: Home, one: BuiltQuery, at: Restart, mode: str) -> tuple[str, ...]:
+def _archived(
+    spark: SparkSession, live: LiveRun, built: Mapping[str, BuiltQuery], chosen: Mapping[str, Restart]
+) -> bool:
+    """Whether the archive has to be read first; refuses where that lacks some of what Kafka has dropped."""
+    wants: dict[Position, Want] = {}
+    for name, at in chosen.items():
+        for place, end in reached(at.folder, at.point.batch, live.feeds(built[name].query)).items():
+            wants[place] = Want(place, min(end, wants[place].start) if place in wants else end)
+    if not dropped(wants.values(), kept_by_kafka(live.loaded, live.home, live.sources)):
+        return False
+    look(spark, live.loaded, live.home, list(wants.values())).require(f"rewind {live.loaded.config.app!r}")
+    return True
+
+
+def _try(spark: SparkSession, live: LiveRun, one: BuiltQuery, at: Restart, archived: bool) -> tuple[str, ...]:
     kept = read_fingerprint(at.folder)
-    notes = [] if kept is None else list(require_readable(at.query, kept, one.operators))
+    notes = [] if kept is None else list(require_same_state(at.query, kept, one.operators))
     if kept is None and one.operators:
         notes.append("nobody kept what its state is of: only Spark's own comparison of types was made")
-    ran = _run(spark, home, one, at.folder, at.point.batch, mode)
+    if archived:
+        return (*notes, "not tried: Kafka has dropped what comes next, the archive will be read first")
+    mode = live.loaded.config.sinks[one.query.sink].output_mode
+    ran = _run(spark, live.home, one, at.folder, at.point.batch, mode)
     if not ran:
         # Nothing comes after the point: the batch before it has something to read.
         earlier = last_restorable(each for each in restart_points(listed(at.folder)) if each.batch < at.point.batch)
-        ran = earlier is not None and _run(spark, home, one, at.folder, earlier.batch, mode)
+        ran = earlier is not None and _run(spark, live.home, one, at.folder, earlier.batch, mode)
     if not ran:
         notes.append("not tried: there is nothing to read after this point")
     return tuple(notes)

@@ -25,13 +25,16 @@ from rekappa.config.load import Loaded
 from rekappa.config.targets import target_of
 from rekappa.errors import RunError
 from rekappa.home import Home
+from rekappa.plan.coverage import Want, dropped
+from rekappa.plan.offsets import Position
+from rekappa.planning.catch_up import kept_by_kafka
 from rekappa.recovery.choose import NoState, ToBatch, ToNewest, ToSavepoint, ToTime, Wanted, choose
 from rekappa.recovery.listing import line, query_restarts
 from rekappa.recovery.plan import QueryRewind, RewindPlan, planned_again
-from rekappa.recovery.preflight import lightly, preflight
+from rekappa.recovery.preflight import preflight
 from rekappa.recovery.resets.choose import resetter
 from rekappa.recovery.resets.contract import Abandoned, Resetter
-from rekappa.runs.built import build_queries
+from rekappa.runs.catch_up import LiveRun
 from rekappa.runs.current import (
     OPEN,
     REWIND,
@@ -42,6 +45,7 @@ from rekappa.runs.current import (
     require_same_sources,
     require_settled,
 )
+from rekappa.runs.history import History
 from rekappa.sinks.registry import open_sink
 from rekappa.store.record import Kind, Run, new_run_id
 from rekappa.store.runs import RunStore
@@ -96,14 +100,17 @@ class LiveApp:
 
 def plan_rewind(live: LiveApp, wanted: Wanted, *, send_again: bool = False) -> RewindPlan:
     """Everything that a rewind would do, tried and counted. Touches nothing; refuses what can't be done."""
-    store, config = live.store, live.loaded.config
+    store = live.store
     run = rewindable(store, live.loaded)
-    chosen = {} if isinstance(wanted, NoState) else _chosen(live, store, run, wanted)
-    files = {name: files_of(one.folder, one.point.batch) for name, one in chosen.items()}
-    built = {one.query.name: one for one in build_queries(live.spark, lightly(live.loaded), live.app, live.home)}
-    modes = {one.name: config.sinks[one.sink].output_mode for one in live.queries}
-    notes = preflight(live.spark, live.home, built, chosen, modes)
     operation = new_run_id(Kind.LIVE)
+    going_on = LiveRun(live.loaded, live.app, live.home, operation, live.queries)
+    if isinstance(wanted, NoState):
+        chosen = {}
+        _require_beginning(going_on, store, run)
+    else:
+        chosen = _chosen(live, store, run, wanted)
+    files = {name: files_of(one.folder, one.point.batch) for name, one in chosen.items()}
+    notes = preflight(live.spark, going_on, chosen)
     parts = []
     for query in live.queries:
         part = _part(store, run, query, chosen.get(query.name))
@@ -123,6 +130,9 @@ def rewind(live: LiveApp, plan: RewindPlan, *, tell: Tell = lambda text: None) -
             for part in plan.queries:
                 if part.folder is not None:
                     fork(part.folder, part.files, target / part.query)
+                    history = History.load(live.home.checkpoint(plan.app, part.run))
+                    if history is not None:
+                        history.save(target)
         except BaseException:
             target.remove()
             raise
@@ -173,6 +183,25 @@ def _chosen(
     known = query_restarts(live.home, store, run)
     # A query that the app has only now begins without state, as any new one.
     return {one.name: choose(one.name, known[one.name], wanted) for one in live.queries if known.get(one.name)}
+
+
+def _require_beginning(live: LiveRun, store: RunStore, run: Run) -> None:
+    """Refuse to take out what can't be made again: Kafka must have all that the job has ever read."""
+    wants = [
+        Want(Position(one.source, one.region, one.topic, partition), start)
+        for query in live.bound
+        for batch in store.batches(run.id, query.name)[:1]
+        for one in batch.positions
+        for partition, start in one.ends.items()
+    ]
+    gone = dropped(wants, kept_by_kafka(live.loaded, live.home, live.sources)) if wants else []
+    if gone:
+        at = gone[0].position
+        raise RunError(
+            f"Cannot rewind {run.app!r} to no state: Kafka has dropped events that it has read, from offset "
+            f"{gone[0].start} of topic {at.topic!r}, partition {at.partition}, on",
+            hint=f"`rekappa bootstrap {run.app} --from …` makes state from the archive.",
+        )
 
 
 def _part(store: RunStore, run: Run, query: Query, at: Restart | None) -> QueryRewind:

@@ -112,7 +112,7 @@ class SliceScan:
             size = max(int(SLACK * sum(task.length() for task in tasks) / self._cores), SMALLEST_TASK)
             found = staged.enter_context(read_tasks(self._session, self._java, tasks, size))
         found = shaped(narrowed(found, kind.cut, self.regions if kind.mixed else ()), self._payload, None)
-        return found.where(_within(offsets)) if offsets else found
+        return found.where(within_offsets(offsets)) if offsets else found
 
     def _files(self, splits: Sequence[Split]) -> DataFrame:
         """The files, read by Spark alone. Their paths are taken as they are, whatever characters are in them."""
@@ -215,7 +215,7 @@ def _columns(schema: StructType) -> Iterable[Column]:
             yield F.col(field.name)
 
 
-def _within(offsets: Sequence[OffsetRange]) -> Column:
+def within_offsets(offsets: Sequence[OffsetRange]) -> Column:
     """Whether a row lies in one of the offset ranges. Its partition is looked up in two arrays: there may be many."""
     from pyspark.sql import functions as F
 

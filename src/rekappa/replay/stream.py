@@ -4,16 +4,12 @@
 
 Offset {"slice": n} means that the slices below n have been read; "closed" marks the batches after the last. Spark is
 always told of one slice more, so all sources of a query advance by one slice per micro-batch, together.
-
-Spark asks a `Source` of its own kind for each micro-batch's rows as a DataFrame. Ours lives on the driver, in
-Python, and answers with a scan of the slice's files: the rows themselves never pass through Python.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +17,7 @@ from rekappa.plan.model import NOTHING
 from rekappa.plan.store import PlanFile
 from rekappa.record import METADATA
 from rekappa.replay.closing import CLOSED, FORCED, SLICE
+from rekappa.replay.driver_source import DriverSource
 from rekappa.replay.scan import SliceScan
 from rekappa.spark import private
 
@@ -41,21 +38,16 @@ class AboutTo:
     close: Callable[[int], None] | None = None
 
 
-class ReplaySource:
-    """What Spark calls, from the JVM, by these names. A slice is prepared while the one before it is worked on."""
+class ReplaySource(DriverSource):
+    """The slices of a plan, one for each micro-batch."""
 
     class Java:
         implements = private.SOURCE
 
     def __init__(self, scan: SliceScan, plan: PlanFile, job: str, reader: str, about_to: AboutTo) -> None:
-        self._scan, self._plan, self._job, self._reader, self._about_to = scan, plan, job, reader, about_to
+        super().__init__(scan)
+        self._plan, self._job, self._reader, self._about_to = plan, job, reader, about_to
         self._count = plan.slice_count(job)
-        # A thread of the JVM that knows no session looks for catalogs in whichever came first.
-        self._ahead = ThreadPoolExecutor(1, "rekappa-slices", scan.activate)
-        self._prepared: dict[int, Future[Any]] = {}
-
-    def schema(self) -> Any:
-        return private.java_schema(self._scan.spark, self._scan.schema)
 
     def latestOffset(self, start: Any, limit: Any) -> Any:
         reached = _slice(start)
@@ -72,43 +64,16 @@ class ReplaySource:
     def getBatch(self, start: Any, end: Any) -> Any:
         first, last = _slice(start.get() if start.isDefined() else None), _slice(end)
         # One slice at a time; none, when Spark repeats where it was.
-        rows = self._prepare(first).result() if first < last else self._scan.stream(NOTHING)
-        self._prepared.pop(first, None)
+        rows = self._taken(first, lambda: self._rows(first)) if first < last else self._scan.stream(NOTHING)
         if last < self._count:
-            self._prepare(last)
+            self._prepare(last, lambda: self._rows(last))
         return rows
-
-    def deserializeOffset(self, text: str) -> Any:
-        return private.offset_of(self._scan.spark, text)
 
     def initialOffset(self) -> Any:
         return self._offset({SLICE: 0})
 
-    def getDefaultReadLimit(self) -> Any:
-        return private.read_all(self._scan.spark)
-
-    def reportLatestOffset(self) -> Any:
-        return None
-
-    def commit(self, end: Any) -> None:
-        """Nothing to let go: the plan is kept until the run is."""
-
-    def stop(self) -> None:
-        self._ahead.shutdown(wait=False, cancel_futures=True)
-
-    def equals(self, other: Any) -> bool:
-        return other is self
-
-    def hashCode(self) -> int:
-        return id(self) % (1 << 31)
-
     def toString(self) -> str:
         return f"{REPLAY}{self._reader} from {self._scan.table}"
-
-    def _prepare(self, number: int) -> Future[Any]:
-        if number not in self._prepared:
-            self._prepared[number] = self._ahead.submit(self._rows, number)
-        return self._prepared[number]
 
     def _rows(self, number: int) -> Any:
         return self._scan.stream(self._plan.slice(self._job, number).source(self._reader))
@@ -135,7 +100,7 @@ def replay_stream(
     narrow = narrowed(schema, columns)
     scan = slice_scan(spark, plan, job, source, table, narrow)
     stream = private.stream_of(spark, ReplaySource(scan, plan, job, source, about_to), narrow)
-    return stream if narrow == schema else _widened(stream, narrow, schema)
+    return widened(stream, narrow, schema)
 
 
 def slice_scan(spark: SparkSession, plan: PlanFile, job: str, source: str, table: str, schema: StructType) -> SliceScan:
@@ -166,9 +131,12 @@ def _slice(offset: Any) -> int:
     return 0 if offset is None else int(json.loads(offset.json())[SLICE])
 
 
-def _widened(stream: DataFrame, narrow: StructType, schema: StructType) -> DataFrame:
+def widened(stream: DataFrame, narrow: StructType, schema: StructType) -> DataFrame:
     """The whole record again, with typed nulls for what is not read; Spark drops them where nobody asks."""
     from pyspark.sql import functions as F
+
+    if narrow == schema:
+        return stream
 
     def column(field: Any) -> Any:
         if field.name not in narrow.names:

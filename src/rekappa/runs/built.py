@@ -5,13 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from rekappa.app import App
 from rekappa.checkpoints.fingerprint import StatefulOperator
-from rekappa.config.bind import Query, queries
-from rekappa.config.load import Loaded
-from rekappa.home import Home
-from rekappa.replay.batches import Feed, feeds
-from rekappa.sources.open import open_stream
+from rekappa.config.bind import Query
+from rekappa.runs.catch_up import Feeding, LiveRun
 from rekappa.spark.calling import results_of
 from rekappa.spark.outputs import require_made, require_time
 from rekappa.spark.plans.stateful import stateful_operators
@@ -19,16 +15,15 @@ from rekappa.spark.session import plain
 from rekappa.spark.state import PROVIDER, state_store
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
 
 
 @dataclass(frozen=True)
 class BuiltQuery:
-    """One query: the rows that it makes, what it reads and in which order, and the state store that it wants."""
+    """One query: the rows that it makes, and the state store that it wants."""
 
     query: Query
     rows: DataFrame
-    feeds: tuple[Feed, ...]
     provider: str
 
     @property
@@ -37,19 +32,17 @@ class BuiltQuery:
         return tuple(StatefulOperator(*one) for one in stateful_operators(self.rows))
 
 
-def build_queries(spark: SparkSession, loaded: Loaded, app: App, home: Home) -> list[BuiltQuery]:
-    """Call each job once over its selected sources. Refuses what does not fit its sink; touches nothing."""
-    config = loaded.config
-    bound = queries(config, app)
+def build_queries(live: LiveRun, feeding: Feeding) -> list[BuiltQuery]:
+    """Call each job once over what it is fed with. Refuses what does not fit its sink; touches nothing."""
+    config = live.loaded.config
     chosen = config.profiles.live.spark.get(PROVIDER)
     built = []
-    for job in app.jobs.values():
-        inputs = {name: open_stream(spark, loaded, home, name) for name in job.sources}
-        results = results_of(job, inputs)
-        for query in (query for query in bound if query.job == job.name):
-            rows, declared = results[query.output], config.sinks[query.sink]
+    for job in live.app.jobs.values():
+        own = [query for query in live.bound if query.job == job.name and feeding.takes(query)]
+        results = results_of(job, feeding.inputs(job)) if own else {}
+        for query in own:
+            rows, declared = feeding.query(query, results[query.output]), config.sinks[query.sink]
             require_made(rows.columns, query.sink, declared)
             require_time(rows.schema, query.output, declared.event_time)
-            provider = plain(chosen) if chosen else state_store(rows)
-            built.append(BuiltQuery(query, rows, feeds(config, job), provider))
+            built.append(BuiltQuery(query, rows, plain(chosen) if chosen else state_store(rows)))
     return built

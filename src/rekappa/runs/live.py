@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from rekappa.app import App
-from rekappa.checkpoints.fingerprint import read_fingerprint, require_readable, write_fingerprint
+from rekappa.checkpoints.fingerprint import read_fingerprint, require_same_state, write_fingerprint
 from rekappa.checkpoints.savepoints import keep_hourly
 from rekappa.config.bind import Query, queries
 from rekappa.config.load import Loaded
@@ -20,6 +20,7 @@ from rekappa.errors import AppError, LeaseLost, RunError, WorkFailed
 from rekappa.home import Home
 from rekappa.replay.batches import Feed, record_batches
 from rekappa.runs.built import BuiltQuery, build_queries
+from rekappa.runs.catch_up import Feeding, LiveRun, feedings, require_readable
 from rekappa.runs.code import code_of, record_live_start
 from rekappa.runs.current import asked_of, live_lease, require_same_sources, require_settled, same_places
 from rekappa.runs.doubling import require_nothing_doubled
@@ -70,12 +71,16 @@ def choose_run(store: RunStore, loaded: Loaded, bound: Sequence[Query], *, fresh
     if last is None or fresh:
         if not append_again:
             require_nothing_doubled(store, config, bound, store.runs(config.app, Kind.LIVE))
-        spec = asked_of(loaded, bound)
-        run = Run(id=new_run_id(Kind.LIVE), app=config.app, kind=Kind.LIVE, folder=str(loaded.folder), spec=spec)
-        return store.create(run)
+        return store.create(new_live_run(loaded, bound))
     require_settled(last)
     require_same_sources(last, loaded)
     return last
+
+
+def new_live_run(loaded: Loaded, bound: Sequence[Query], **told: Any) -> Run:
+    """The record of a live run that begins; `told` is added to what it says of itself for ever."""
+    spec = {**asked_of(loaded, bound), **told}
+    return Run(new_run_id(Kind.LIVE), loaded.config.app, Kind.LIVE, str(loaded.folder), spec=spec)
 
 
 def run_live(
@@ -86,11 +91,15 @@ def run_live(
     available_now: bool = False,
     fresh: bool = False,
     append_again: bool = False,
+    choose: Callable[[RunStore], Run] | None = None,
     on_start: Callable[[Run], None] = lambda run: None,
     on_progress: OnProgress = lambda progress: None,
     tell: Tell = lambda text: None,
 ) -> Run:
     """Run until stopped (Ctrl-C, SIGTERM) or, with `available_now`, until caught up.
+
+    What Kafka no longer has of the events that come next is read from the archive first; refused, with nothing touched,
+    where that lacks some too. `choose`, called with the leases held, says which run it is, if not the app's last one.
 
     Stopped or killed, the same call continues where the checkpoint is; no event is lost or doubled. `fresh` begins a
     new run with empty state, and is refused where that would append again what an earlier run has appended, unless
@@ -104,19 +113,27 @@ def run_live(
     store = RunStore.open(home)
     code = code_of(home, loaded)
     with store.claim([live_lease(loaded, query) for query in bound], f"run {config.app!r}") as claim:
-        run = choose_run(store, loaded, bound, fresh=fresh, append_again=append_again)
+        if choose is None:
+            run = choose_run(store, loaded, bound, fresh=fresh, append_again=append_again)
+        else:
+            run = choose(store)
+        live = LiveRun(loaded, app, home, run.id, bound)
+        require_readable(live, lambda: live_session(loaded, home))
         claim.begin(run.id, spark_log(home).name)
         started: list[_Started] = []
         try:
             on_start(store.run(run.id))
-            trigger = config.profiles.live.trigger or TRIGGER
             with told(f"run {config.app!r}", GOES_ON), stopping_on_signals() as stop:
-                spark = open_session(config, "live", home, **_retention(loaded))
+                spark = live_session(loaded, home)
                 record = partial(record_live_start, store, loaded, code, claim)
-                when = AVAILABLE_NOW if available_now else trigger
-                _start(spark, loaded, app, home, claim, when, stop, started, record, tell)
                 keep = partial(_keep_savepoint, home, run, [query.name for query in bound], tell)
-                _watch(store, claim, home.checkpoint(config.app, run.id), started, stop, on_progress, keep)
+                for feeding in feedings(live, spark, store, claim, tell):
+                    started.clear()
+                    when = AVAILABLE_NOW if available_now or feeding.ends else _trigger(loaded)
+                    _start(spark, live, claim, feeding, when, stop, started, record, tell)
+                    _watch(store, claim, live.folder, started, stop, on_progress, keep)
+                    if stop.is_set():
+                        break
         except BaseException as error:
             # Before the leases are given back: nothing of this run may write beside the next one.
             _stop_all(started)
@@ -127,6 +144,15 @@ def run_live(
     return store.run(run.id)
 
 
+def live_session(loaded: Loaded, home: Home) -> SparkSession:
+    """Spark under the live profile."""
+    return open_session(loaded.config, "live", home, **_retention(loaded))
+
+
+def _trigger(loaded: Loaded) -> timedelta:
+    return loaded.config.profiles.live.trigger or TRIGGER
+
+
 def _retention(loaded: Loaded) -> dict[str, str]:
     key = "spark.sql.streaming.minBatchesToRetain"
     return {} if key in loaded.config.profiles.live.spark else {key: str(KEEP_CHECKPOINTS)}
@@ -134,10 +160,9 @@ def _retention(loaded: Loaded) -> dict[str, str]:
 
 def _start(
     spark: SparkSession,
-    loaded: Loaded,
-    app: App,
-    home: Home,
+    live: LiveRun,
     claim: Claim,
+    feeding: Feeding,
     trigger: timedelta,
     stop: threading.Event,
     started: list[_Started],
@@ -148,34 +173,33 @@ def _start(
 
     `record` is told of each just before it starts, `tell` of every table that is altered.
     """
-    config = loaded.config
-    assert claim.run is not None
+    loaded, config, history = live.loaded, live.loaded.config, live.history()
     cap = config.profiles.live.max_rows_per_second
-    built = [(one, open_sink(one.query.sink, config, home, cap)) for one in build_queries(spark, loaded, app, home)]
-    folder = home.checkpoint(config.app, claim.run)
+    built = [(one, open_sink(one.query.sink, config, live.home, cap)) for one in build_queries(live, feeding)]
     for one, _ in built:
-        _require_state(one, folder / one.query.name, tell)
+        _require_state(one, live.checkpoint(one.query), tell)
     prepare_sinks(spark, loaded, [(sink, one.rows.schema) for one, sink in built], tell)
     for one, sink in built:
-        query, checkpoint = one.query, folder / one.query.name
+        query, checkpoint, order = one.query, live.checkpoint(one.query), live.feeds(one.query)
         write_fingerprint(checkpoint, one.operators)
-        record(query.name, checkpoint, one.feeds)
+        record(query.name, checkpoint, order)
+        held = partial(history.holds_back, query.name, checkpoint, order) if history else lambda number: False
         try:
-            with settings(spark, {PROVIDER: one.provider}):
+            with settings(spark, {PROVIDER: one.provider, **feeding.settings(query)}):
                 mode = config.sinks[query.sink].output_mode
-                handle = start_query(one.rows, sink, claim, query.name, checkpoint, trigger, stop, mode)
+                handle = start_query(one.rows, sink, claim, query.name, checkpoint, trigger, stop, mode, held)
         except Exception as error:
             if type(error).__name__ != "AnalysisException":
                 raise
             message = str(error).split(";\n", 1)[0]
             raise AppError(f"Cannot stream job {query.job!r} into sink {query.sink!r}: {message}") from error
-        started.append(_Started(query, ProgressReader(query.name, handle), one.feeds))
+        started.append(_Started(query, ProgressReader(query.name, handle), order))
 
 
 def _require_state(one: BuiltQuery, checkpoint: Location, tell: Tell) -> None:
     """Refuse code that would take one part of the kept state for another."""
     kept = read_fingerprint(checkpoint) if last_committed(checkpoint) is not None else None
-    for note in require_readable(one.query.name, kept, one.operators) if kept is not None else ():
+    for note in require_same_state(one.query.name, kept, one.operators) if kept is not None else ():
         tell(f"query {one.query.name}: {note}; state that is there stays as it was made")
 
 

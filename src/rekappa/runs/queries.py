@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from threading import Event
@@ -33,10 +34,12 @@ def start_query(
     trigger: timedelta,
     stop: Event,
     output_mode: str = "append",
+    held_back: Callable[[int], bool] = lambda number: False,
 ) -> StreamingQuery:
     """Start writing; the query ends itself between two batches once `stop` is set.
 
-    It fails, and writes nothing, from the first batch on for which the process no longer has its claim.
+    What a batch gives whose number is `held_back` is computed, which builds its state, and not written. The query
+    fails, and writes nothing, from the first batch on for which the process no longer has its claim.
     """
     run = claim.run
     assert run is not None, "a query belongs to a run"
@@ -45,7 +48,10 @@ def start_query(
         if stop.is_set():
             raise StopBetweenBatches
         claim.check()
-        sink.write(batch, BatchId(run, name, number))
+        if held_back(number):
+            batch.write.format("noop").mode("overwrite").save()
+        else:
+            sink.write(batch, BatchId(run, name, number))
 
     writer = rows.writeStream.queryName(f"{run} {name}").foreachBatch(write).outputMode(output_mode)
     writer = writer.option("checkpointLocation", checkpoint.uri)

@@ -11,13 +11,12 @@ from rekappa.config.bind import Query, queries
 from rekappa.config.model import IcebergCandidate
 from rekappa.errors import RunError
 from rekappa.plan.plan import JobPlan, Mode, SourcePlan
-from rekappa.record import METADATA
 from rekappa.replay.closing import reached
 from rekappa.replay.ordered import ArchiveSource, HoldBack, Signal, SliceProgress, run_slices
 from rekappa.replay.sessions import cut_from
 from rekappa.runs.work import Ended, Progress, Work, report
 from rekappa.sinks.contract import BatchId, Sink
-from rekappa.sources.decode import metadata_type, payload_type
+from rekappa.sources.decode import record_type
 from rekappa.sources.open import named_source, open_batch, past_candidate
 from rekappa.spark.calling import results_of
 from rekappa.spark.probes import output_schemas
@@ -96,15 +95,11 @@ def _cut_sessions(work: Work, job: JobPlan, query: Query) -> datetime | None:
 
 
 def _source(work: Work, job: JobPlan, planned: SourcePlan) -> ArchiveSource:
-    from pyspark.sql.types import StructField, StructType
-
     source = named_source(work.loaded, planned.name)
     candidate = past_candidate(planned.name, source)[1]
     if not isinstance(candidate, IcebergCandidate):
         raise RunError(f"Cannot replay source {planned.name!r} in {job.mode} mode: it is not an Iceberg table")
-    payload = payload_type(source, work.loaded.folder)
-    record = StructType([*payload.fields, StructField(METADATA, metadata_type())])
-    return ArchiveSource(candidate.table, record, planned.columns)
+    return ArchiveSource(candidate.table, record_type(source, work.loaded.folder), planned.columns)
 
 
 def _writer(work: Work, query: Query, sink: Sink) -> Callable[[DataFrame, int], None]:

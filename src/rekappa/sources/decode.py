@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from rekappa.config.model import SchemaFile
-from rekappa.record import METADATA_TYPE
+from rekappa.record import METADATA, METADATA_TYPE
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -50,6 +50,13 @@ def payload_type(source: Source, folder: Path) -> StructType:
 
     made: StructType = nullable(StructType.fromDDL(payload_ddl(source, folder)))
     return made
+
+
+def record_type(source: Source, folder: Path) -> StructType:
+    """The record's whole schema: payload, then `__metadata__`."""
+    from pyspark.sql.types import StructField, StructType
+
+    return StructType([*payload_type(source, folder).fields, StructField(METADATA, metadata_type())])
 
 
 def metadata_type() -> StructType:

@@ -22,6 +22,8 @@ SOURCE = (
     "org.apache.spark.sql.connector.read.streaming.SupportsAdmissionControl",
 )
 """What a stream source that lives in Python implements."""
+SOURCE_THAT_ENDS = (*SOURCE, "org.apache.spark.sql.connector.read.streaming.SupportsTriggerAvailableNow")
+"""The same for one that a query reads to its end, batch by batch, and then ends itself."""
 
 _STATE = "org.apache.spark.sql.execution.streaming.state"
 ROCKSDB = f"{_STATE}.RocksDBStateStoreProvider"
