@@ -24,6 +24,7 @@ from rekappa.errors import RunError
 from rekappa.home import Home
 from rekappa.recovery.choose import ToBatch, ToNewest, ToSavepoint, ToTime, choose, parse_to
 from rekappa.recovery.plan import QueryRewind, RewindPlan, SinkReset, planned_again
+from rekappa.runs.current import drop_abandoned
 from rekappa.storage.location import Location
 from rekappa.store.code import Code
 from rekappa.store.record import Batch, Kind, Run, Start, State
@@ -157,5 +158,12 @@ def test_the_run_that_goes_on_has_the_records_that_count(tmp_path: Path) -> None
     assert [store.run(one).state for one in ("live_1", "live_2")] == [State.ABANDONED, State.CREATED]
     assert not store.run("live_1").state.resumable
     assert len(store.batches("live_1", "plays")) == 10
+    ended, home = store.run("live_1").ended, Home(tmp_path / ".rekappa")
+    assert ended is not None
+    for days, there in ((6, ["live_1", "live_2"]), (8, ["live_2"])):
+        for run in ("live_1", "live_2"):
+            (home.checkpoint("app", run) / "plays" / "metadata").write("{}")
+        drop_abandoned(home, store, "app", ended + timedelta(days=days))
+        assert (home.storage / "checkpoints" / "app").names() == there
     store.swap_runs(abandoned="live_2", back="live_1")
     assert [store.run(one).state for one in ("live_1", "live_2")] == [State.STOPPED, State.ABANDONED]

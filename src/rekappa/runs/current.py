@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime, timedelta
 from typing import Any
 
 from rekappa.config.bind import Query
 from rekappa.config.load import Loaded
 from rekappa.errors import RunError
+from rekappa.home import Home
 from rekappa.runs.doubling import target
 from rekappa.store.record import Kind, Run, State
 from rekappa.store.runs import RunStore
 
 REWIND, OPEN, UNDOING = "rewind", "open", "undoing"
 """In a run's progress: a rewind that made it is not completed yet, or is being undone."""
+UNDOABLE = timedelta(days=7)
+"""How long what it takes to undo a rewind is kept."""
 
 
 def same_places(store: RunStore, loaded: Loaded) -> list[Run]:
@@ -70,3 +74,10 @@ def require_same_sources(run: Run, loaded: Loaded) -> None:
             f"Cannot continue live run {run.id}: it read {run.spec.get('selected')}, now {selected} is selected",
             hint="Select the same candidates, or start over with `--fresh` (new checkpoints, no state).",
         )
+
+
+def drop_abandoned(home: Home, store: RunStore, app: str, now: datetime) -> None:
+    """Remove the checkpoints of runs that were rewound too long ago for that to be undone."""
+    for run in store.runs(app, Kind.LIVE):
+        if run.state is State.ABANDONED and run.ended is not None and now - run.ended > UNDOABLE:
+            home.checkpoint(app, run.id).remove()

@@ -22,7 +22,14 @@ from rekappa.replay.batches import Feed, record_batches
 from rekappa.runs.built import BuiltQuery, build_queries
 from rekappa.runs.catch_up import Feeding, LiveRun, feedings, require_readable
 from rekappa.runs.code import code_of, record_live_start
-from rekappa.runs.current import asked_of, live_lease, require_same_sources, require_settled, same_places
+from rekappa.runs.current import (
+    asked_of,
+    drop_abandoned,
+    live_lease,
+    require_same_sources,
+    require_settled,
+    same_places,
+)
 from rekappa.runs.doubling import require_nothing_doubled
 from rekappa.runs.migration import Tell, prepare_sinks
 from rekappa.runs.queries import AVAILABLE_NOW, ProgressReader, QueryProgress, StopBetweenBatches, start_query
@@ -126,7 +133,7 @@ def run_live(
             with told(f"run {config.app!r}", GOES_ON), stopping_on_signals() as stop:
                 spark = live_session(loaded, home)
                 record = partial(record_live_start, store, loaded, code, claim)
-                keep = partial(_keep_savepoint, home, run, [query.name for query in bound], tell)
+                keep = partial(_keep_savepoint, home, store, run, [query.name for query in bound], tell)
                 for feeding in feedings(live, spark, store, claim, tell):
                     started.clear()
                     when = AVAILABLE_NOW if available_now or feeding.ends else _trigger(loaded)
@@ -229,11 +236,12 @@ def _watch(
         raise failure
 
 
-def _keep_savepoint(home: Home, run: Run, queries: Sequence[str], tell: Tell) -> None:
-    """Take the hourly savepoint if it is due. A disk that is full, or a first batch that is at work, must not end the
+def _keep_savepoint(home: Home, store: RunStore, run: Run, queries: Sequence[str], tell: Tell) -> None:
+    """Take the hourly savepoint if it is due, and let go of what is too old. A disk that is full, or a first batch that is at work, must not end the
     run: what could not be kept now is kept the next time."""
     try:
-        keep_hourly(home, run.app, run.id, queries, datetime.now(UTC))
+        if keep_hourly(home, run.app, run.id, queries, datetime.now(UTC)) is not None:
+            drop_abandoned(home, store, run.app, datetime.now(UTC))
     except (OSError, RunError) as error:
         tell(f"no savepoint now: {error}")
 

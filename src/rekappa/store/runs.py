@@ -137,7 +137,7 @@ class RunStore:
         one's micro-batches and code, of each query up to the last batch that counts."""
         with self._database.changing() as db:
             db.execute(insert(RUNS).values(run_row(run)))
-            change_run(db, abandoned, {"state": State.ABANDONED})
+            change_run(db, abandoned, {"state": State.ABANDONED, "ended": clock(db)})
             for query, last in lasts.items():
                 for table in (BATCHES, STARTS) if last >= 0 else ():
                     own = (table.c.run == abandoned) & (table.c.query == query) & (table.c.batch <= last)
@@ -147,7 +147,7 @@ class RunStore:
     def swap_runs(self, abandoned: str, back: str) -> None:
         """Undo `fork_run`: abandon the run that went on, and let the other one go on; in one step."""
         with self._database.changing() as db:
-            change_run(db, abandoned, {"state": State.ABANDONED, "progress": {}})
+            change_run(db, abandoned, {"state": State.ABANDONED, "ended": clock(db), "progress": {}})
             change_run(db, back, {"state": State.STOPPED})
 
     def claim(self, names: Sequence[str], doing: str) -> Claim:

@@ -38,13 +38,11 @@ from rekappa.iceberg.withdrawal import (
 )
 from rekappa.recovery.plan import SinkReset
 from rekappa.recovery.resets.contract import Abandoned
+from rekappa.runs.current import UNDOABLE
 from rekappa.spark.names import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-
-UNDOABLE = timedelta(days=7)
-"""How long a table keeps what it takes to undo a rewind."""
 
 
 @dataclass(frozen=True)
