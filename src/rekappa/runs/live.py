@@ -237,8 +237,11 @@ def _watch(
 
 
 def _keep_savepoint(home: Home, store: RunStore, run: Run, queries: Sequence[str], tell: Tell) -> None:
-    """Take the hourly savepoint if it is due, and let go of what is too old. A disk that is full, or a first batch that is at work, must not end the
-    run: what could not be kept now is kept the next time."""
+    """Take the hourly savepoint if it is due, and let go of what is too old.
+
+    A disk that is full, or a first batch that is at work, must not end the run: what could not be kept now is kept the
+    next time.
+    """
     try:
         if keep_hourly(home, run.app, run.id, queries, datetime.now(UTC)) is not None:
             drop_abandoned(home, store, run.app, datetime.now(UTC))
