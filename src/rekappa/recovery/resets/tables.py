@@ -171,10 +171,10 @@ class UpsertReset(_TableReset):
             return
         spark, columns = self.gone.spark, [quoted(name) for name in self.key]
         made = self._made(table)
-        touched = changed_keys(spark, table, self.table, self.key, made.own)
+        none = spark.table(self.table).select(*columns).limit(0)
+        touched = self._keys(table, made) if made.own else none
         if did is None:
-            before = in_columns_of(rows_at(spark, self.table, made.cut), spark.table(self.table))
-            self._put_back(touched, before, REWIND_UNDONE)
+            self._put_back(touched, self._at(made), REWIND_UNDONE)
             return
         away, put = taken_out(spark, table, self.table, did)
         keys = touched.union(away.select(*columns)).union(put.select(*columns)).distinct().localCheckpoint()
@@ -193,12 +193,12 @@ class UpsertReset(_TableReset):
         return lineage(table, is_ours, self.gone.since)
 
     def _at(self, found: Lineage) -> DataFrame:
-        """The table before the first abandoned commit."""
+        """The table before the first of these commits."""
         spark = self.gone.spark
         return in_columns_of(rows_at(spark, self.table, found.cut), spark.table(self.table))
 
     def _keys(self, table: Any, found: Lineage) -> DataFrame:
-        """The keys that the abandoned commits left otherwise than they were; refuses one that others changed too."""
+        """The keys that these commits left otherwise than they were; refuses one that others changed too."""
         spark, others = self.gone.spark, found.others
         changed = keys_changed_between(spark, table, self.table, self.key, found.cut)
         if not others:
