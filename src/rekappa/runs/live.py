@@ -188,7 +188,6 @@ def _start(
     prepare_sinks(spark, loaded, [(sink, one.rows.schema) for one, sink in built], tell)
     for one, sink in built:
         query, checkpoint, order = one.query, live.checkpoint(one.query), live.feeds(one.query)
-        write_fingerprint(checkpoint, one.operators)
         record(query.name, checkpoint, order)
         held = partial(history.holds_back, query.name, checkpoint, order) if history else lambda number: False
         try:
@@ -201,6 +200,7 @@ def _start(
             message = str(error).split(";\n", 1)[0]
             raise AppError(f"Cannot stream job {query.job!r} into sink {query.sink!r}: {message}") from error
         started.append(_Started(query, ProgressReader(query.name, handle), order))
+        write_fingerprint(checkpoint, one.operators)
 
 
 def _require_state(one: BuiltQuery, checkpoint: Location, tell: Tell) -> None:
