@@ -313,7 +313,7 @@ def test_back_and_back_again_after_a_compaction_and_a_crash(story: Story, monkey
 @pytest.mark.parametrize("story", ["RocksDB with changelog"], indirect=True)
 def test_savepoints_of_a_running_job_outlive_what_it_purges(story: Story) -> None:
     config = story.folder / "rekappa.yaml"
-    config.write_text(config.read_text() + "    spark.sql.streaming.minBatchesToRetain: 1\n")
+    config.write_text(config.read_text() + "    spark.sql.streaming.minBatchesToRetain: 2\n")
     story.produce(range(60))
     story.code(1)
     taken: dict[str, int] = {}
