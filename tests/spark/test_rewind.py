@@ -11,6 +11,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -166,7 +167,11 @@ class Story(Project):
     @property
     def state(self) -> dict[Path, bytes]:
         folder = self.home.root / "checkpoints" / self.name
-        return {one: one.read_bytes() for one in folder.glob("*/*/state/**/*") if one.is_file()}
+        found = {}
+        for one in folder.glob("*/*/state/**/*"):
+            with suppress(FileNotFoundError, IsADirectoryError):
+                found[one] = one.read_bytes()
+        return found
 
     def everything(self) -> dict[str, Any]:
         """What a refusal must leave as it was: files of checkpoints, runs and snapshots."""
