@@ -82,6 +82,34 @@ SECTIONS = {
             Figure("growth exponent", "growth_exponent", "1: linear"),
         ),
     ),
+    "large": Section(
+        "Planning a large table",
+        "`rekappa plan`, the whole command, over a real Iceberg table of so many files made from metadata alone, all of"
+        " them in the window; memory of all its processes together.",
+        (Figure("sizes", "sizes", "1 M files in under 60 s and 4 GB"),),
+    ),
+    "month": Section(
+        "A month in bulk",
+        "30 chunks of a day, one after the other; the JVM's heap after a collection, and the Python driver's memory.",
+        (
+            Figure("rows a day", "rows_a_day"),
+            Figure("seconds after so many days", "seconds_by_day"),
+            Figure("days 21 to 30 to days 11 to 20", "last_third_to_middle_third", "1: linear"),
+            Figure("heap after so many days", "heap_bytes_by_day", "flat"),
+            Figure("resident memory after so many days", "resident_bytes_by_day", "flat"),
+        ),
+    ),
+    "growth": Section(
+        "Growth on disk",
+        "Files and bytes that an idle router leaves (a note of completeness a minute; a week has 10,080), the metadata"
+        " of a live sink whose snapshots last as long as a hundred of its commits, and the checkpoint and logs of an"
+        " idle live run, in quarters of the way.",
+        (
+            Figure("idle router, after so many notes", "idle_router", "levels off"),
+            Figure("busy sink, after so many batches", "busy_sink", "levels off"),
+            Figure("idle live run", "idle_live", "levels off"),
+        ),
+    ),
     "router": Section(
         "Archiving",
         "The router against the plainest Spark job that writes the topic, payload and Kafka's position, to Parquet.",

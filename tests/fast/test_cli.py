@@ -176,3 +176,36 @@ def test_what_an_app_prints_stays_out_of_the_json(shop: Path, words: list[str]) 
     json.loads(told.stdout)
     assert "hello from the app" in told.stderr
     assert "hello from the app" in call(*words).stdout
+
+
+def test_a_project_folder_that_can_not_be_used_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").write_text("no folder")
+    monkeypatch.setenv("REKAPPA_HOME", str(tmp_path / "file"))
+    told = call("up", "--dry-run")
+    assert told.exit_code == 2, told.stderr
+    assert told.stderr.startswith(f"error: Cannot use {tmp_path / 'file'}")
+    assert "REKAPPA_HOME" in told.stderr
+    assert "unexpected" not in told.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--job", "nojob"), "Cannot find job 'nojob' in app 'take_rate'"),
+        (("--sink", "nosink"), "Cannot find sink 'nosink' in app 'take_rate'"),
+        (("--warm-up", "nojob=2h"), "Cannot find job 'nojob'"),
+        (("--live-run", "nope"), "Cannot find"),
+    ],
+)
+def test_names_that_are_not_there_are_told_before_spark_starts(
+    words: tuple[str, ...], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("REKAPPA_HOME", str(tmp_path / ".rekappa"))
+    (tmp_path / ".rekappa").mkdir()
+    (tmp_path / ".rekappa" / "catalog.db").touch()
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "none"))
+    example = str(Path(__file__).parents[2] / "examples" / "take_rate")
+    for command in ("plan", "backfill"):
+        told = call(command, example, "--start", "2026-11-01", "--end", "2026-11-02", *words)
+        assert told.exit_code == 2, told.stderr
+        assert said in told.stderr

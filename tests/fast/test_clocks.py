@@ -18,6 +18,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 
 from rekappa.errors import PlanError
 from rekappa.iceberg.times import wall_clock
+from rekappa.plan.chunks import whole_hours
 from rekappa.plan.margins import Margins
 from rekappa.plan.outside import Demand, Outside, Piece
 from rekappa.planning.clocks import Clock, Fitted, Told, clock, fitted
@@ -240,3 +241,13 @@ def test_a_bound_on_a_local_clock_parts_the_same_rows_as_the_instant(moment: dat
     for minutes in range(-180, 181, 7):
         row = bound.replace(tzinfo=None) + timedelta(minutes=minutes)
         assert (row < bound.replace(tzinfo=None)) == (row.replace(tzinfo=here).astimezone(UTC) < instant)
+
+
+@pytest.mark.parametrize(("came", "named"), [(85, False), (119, False), (121, True)])
+def test_bulk_reads_whole_hours_and_says_only_what_lies_behind_them(came: int, named: bool) -> None:
+    """The window's drain ends at minute 80; what came until the full hour is read all the same."""
+    late = Event(T0 + 10 * M, T0 + came * M)
+    window, margins = Window(T0, T0 + 60 * M), Margins(ahead=M, drain=20 * M)
+    found = fitted(margins, [in_memory([[[late]]], True)], lambda now: [window], FREE, whole_hours)
+    assert found.complete is not named
+    assert ["--drain '1h 2m' reads them" in note for note in found.notes] == ([True] if named else [])

@@ -14,7 +14,7 @@ from pyiceberg.transforms import IdentityTransform
 
 from benchmarks import _large as large
 from rekappa.iceberg import listing
-from rekappa.iceberg.decode import Between, FileEntry
+from rekappa.iceberg.decode import AskedColumn, Between, FileEntry
 from rekappa.iceberg.listing import all_files, listed_files
 from rekappa.iceberg.splits import table_splits
 from rekappa.iceberg.times import ColumnTimes
@@ -72,7 +72,7 @@ def test_the_same_files_as_pyiceberg(table: Table, few: int, monkeypatch: pytest
     for first, last in ((0, 6), (1, 2), (3, 5), (7, 9)):
         low, high = START + first * HOUR, START + last * HOUR
         wanted: Any = And(GreaterThanOrEqual(name, low.isoformat()), LessThan(name, high.isoformat()))  # type: ignore[call-arg, arg-type]
-        found = list(listed_files(table, wanted, (column,), Between(0, micros(low), micros(high) - 1)))
+        found = list(listed_files(table, wanted, (AskedColumn(column),), Between(0, micros(low), micros(high) - 1)))
         assert paths(found) == paths(table.scan(row_filter=wanted).plan_files())
         assert sum(one.rows for one in found) == sum(t.file.record_count for t in table.scan(wanted).plan_files())
 

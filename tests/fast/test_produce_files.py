@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from rekappa.cli.main import main
 from rekappa.config.model import Source
-from rekappa.errors import InputError, SourceError
+from rekappa.errors import ConfigError, InputError
 from rekappa.produce.encode import encoder
 from rekappa.produce.events import Checked, Reading, Shaper, check, require_sound
 from rekappa.produce.files import open_rows
@@ -195,5 +195,5 @@ def test_the_command_refuses_before_it_touches_anything(shop: Path) -> None:
 
 
 def test_options_that_only_java_knows_are_told() -> None:
-    with pytest.raises(SourceError, match=r"Cannot use the cluster's options outside Spark: .*JAAS"):
+    with pytest.raises(ConfigError, match=r"Cannot use the options of the cluster at 127.0.0.1:1: .*JAAS"):
         topic_exists({"bootstrap.servers": "127.0.0.1:1", "sasl.jaas.config": "x"}, "t")

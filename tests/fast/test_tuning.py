@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rekappa.replay.bulk import whole_hours
+from rekappa.plan.chunks import whole_hours
 from rekappa.replay.tuning import GB, MB, Facts, bulk_settings, process_settings, unset_by
 from rekappa.timeline import Window
 

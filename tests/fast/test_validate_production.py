@@ -69,5 +69,6 @@ def test_what_is_not_known_is_said() -> None:
 def test_overrides_belong_to_the_code_where_they_change_what_is_computed() -> None:
     plain = Code("a")
     assert same_code(plain, Code("a", overrides=("profiles.live.master=local[1]", "sources.s.selected=live")))
+    assert same_code(plain, Code("a", overrides=("sources.s.candidates.live.max_records_per_batch=200",)))
     assert not same_code(plain, Code("a", overrides=("sources.s.event_time=other",)))
     assert not same_code(Code(None), Code(None))

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from rekappa.home import Home
-from rekappa.publish.forget import forget_code, forget_history
+from rekappa.publish.forget import forget_code, forget_history, forget_runs, old_runs
 from rekappa.store import runs
 from rekappa.store.kept import keep_code, kept_files, kept_folder
-from rekappa.store.record import Batch, Kind, Run, Start
+from rekappa.store.record import Batch, Kind, Run, Start, State
 from rekappa.store.runs import RunStore
 
 
@@ -62,3 +63,27 @@ def test_old_micro_batches_of_live_runs_go_when_told(home: Home) -> None:
     forget_history(store, store.runs(), timedelta(days=3, hours=12), dry_run=False)
     assert [batch.number for batch in store.batches("live_1", "q")] == [5, 6, 7, 8, 9]
     assert store.batch_count("backfill_1") == 10
+
+
+def test_runs_that_nobody_has_heard_of_are_forgotten_but_not_what_goes_on(home: Home) -> None:
+    store, now = RunStore.open(home), datetime.now(UTC)
+    long_ago, lately = now - timedelta(days=100), now - timedelta(days=1)
+
+    def made(name: str, kind: Kind, state: State, at: datetime, **spec: Any) -> None:
+        store.create(Run(name, "rmi", kind, "f", state, created=at, ended=None if state.going else at, spec=spec))
+        store.record_batches([Batch(name, "q", 0, (), None, at)])
+
+    made("live_1", Kind.LIVE, State.STOPPED, long_ago - timedelta(days=3))
+    made("live_2", Kind.LIVE, State.STOPPED, long_ago - timedelta(days=2))
+    made("live_3", Kind.LIVE, State.STOPPED, long_ago - timedelta(days=2), elsewhere={"out": "test"})
+    made("archive_1", Kind.ARCHIVE, State.STOPPED, long_ago, tables={"a": "lake.e.a"})
+    made("backfill_1", Kind.BACKFILL, State.FINISHED, long_ago)
+    made("backfill_2", Kind.BACKFILL, State.FAILED, long_ago)
+    made("backfill_3", Kind.BACKFILL, State.FAILED, lately)
+    gone = old_runs(store.runs("rmi"), timedelta(days=90), now)
+    assert {run.id for run in gone} == {"live_1", "backfill_1", "backfill_2"}
+    assert {one.run for one in forget_runs(store, gone, dry_run=True)} == {run.id for run in gone}
+    assert len(store.runs("rmi")) == 7
+    forget_runs(store, gone, dry_run=False)
+    assert {run.id for run in store.runs("rmi")} == {"live_2", "live_3", "archive_1", "backfill_3"}
+    assert (store.batch_count("backfill_1"), store.batch_count("live_2")) == (0, 1)

@@ -11,8 +11,10 @@ from rekappa.archive.tables import Route
 from rekappa.config.model import Prices
 from rekappa.home import Home
 from rekappa.iceberg.catalog import load_table
+from rekappa.iceberg.decode import AskedColumn
 from rekappa.iceberg.listing import all_files
 from rekappa.record import INGESTION
+from rekappa.timeline import instant
 
 if TYPE_CHECKING:
     from rekappa.config.load import Loaded
@@ -59,11 +61,11 @@ def cost(loaded: Loaded, home: Home, route: Route, days: float) -> Cost:
     found = clusters(loaded, home, route)
     measured, per_message = _kafka_bytes(home, found, loaded, route)
     table = load_table(loaded.config, route.table, home)
-    files = list(all_files(table, (table.schema().find_field(INGESTION).field_id,)))
+    files = list(all_files(table, (AskedColumn(table.schema().find_field(INGESTION).field_id),)))
     rows = sum(file.rows for file in files)
     each = sum(file.size for file in files) / rows if rows else 0.0
-    low = min((_instant(one) for file in files for one in file.lower if one is not None), default=datetime.now(UTC))
-    high = max((_instant(one) for file in files for one in file.upper if one is not None), default=low)
+    low = min((instant(one) for file in files for one in file.lower if one is not None), default=datetime.now(UTC))
+    high = max((instant(one) for file in files for one in file.upper if one is not None), default=low)
     daily = rows / max((high - low) / timedelta(days=1), 1e-6)
     return Cost(
         route.source_name,
@@ -77,10 +79,6 @@ def cost(loaded: Loaded, home: Home, route: Route, days: float) -> Cost:
         price(daily * each, days, prices.archive_gb_month, 1),
         prices.currency,
     )
-
-
-def _instant(bound: bytes) -> datetime:
-    return datetime.fromtimestamp(int.from_bytes(bound, "little", signed=True) / 1e6, UTC)
 
 
 def _kafka_bytes(home: Home, found: list[Broker], loaded: Loaded, route: Route) -> tuple[str, float]:

@@ -17,6 +17,7 @@ from rekappa.home import Home
 from rekappa.timeline import Window, format_duration, format_instant
 
 if TYPE_CHECKING:
+    from rekappa.app import App
     from rekappa.config.load import Loaded
     from rekappa.plan.plan import Plan
     from rekappa.planning.request import BackfillRequest
@@ -99,6 +100,16 @@ def _loaded(app: str, told: dict[str, Any]) -> Loaded:
     return load(app, overrides=[*told["overrides"], *(f"profiles.backfill.{one}" for one in told["settings"])])
 
 
+def _check(app: App, loaded: Loaded, home: Home, request: BackfillRequest) -> None:
+    """Refuse what can be known to be wrong before Spark has started."""
+    from rekappa.planning.chosen import chosen_jobs
+    from rekappa.store.runs import RunStore
+
+    chosen_jobs(app, loaded, request)
+    if request.live_run is not None:
+        RunStore.existing(home).run(request.live_run)
+
+
 def _show_plan(out: Output, plan: Plan) -> None:
     from rekappa.plan.report import plan_report, plan_summary
 
@@ -124,6 +135,7 @@ def plan(app: str, as_json: bool, **told: Any) -> None:
 
     request, loaded = _request(told), _loaded(app, told)
     bound, home = load_app(loaded), home_of_tables(loaded.config)
+    _check(bound, loaded, home, request)
     from rekappa.planning.make import make_plan
     from rekappa.runs.backfill import backfill_session
 
@@ -149,6 +161,7 @@ def backfill(app: str, as_json: bool, dry_run: bool, **told: Any) -> None:
 
     request, loaded = _request(told), _loaded(app, told)
     bound, home, out = load_app(loaded), home_of_tables(loaded.config), output(as_json)
+    _check(bound, loaded, home, request)
     from rekappa.planning.make import make_plan
     from rekappa.runs.backfill import backfill_session, run_backfill
 

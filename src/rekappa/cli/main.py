@@ -164,9 +164,22 @@ def reported() -> Iterator[None]:
         raise
     except Exception as error:
         _debug(error)
+        if isinstance(error, OSError) and (unusable := _not_ours(error)):
+            raise Refusal(unusable) from error
         if ended := _spark_ended():
             raise WorkFailure(ended) from error
         raise Defect(error) from error
+
+
+def _not_ours(error: OSError) -> RekappaError | None:
+    """A file or folder that this user may not use, or a project folder that can't be one."""
+    inside = error.filename is not None and Path(os.fsdecode(error.filename)).is_relative_to(Home.locate().root)
+    if not inside and not (isinstance(error, PermissionError) and error.filename):
+        return None
+    return RekappaError(
+        f"Cannot use {os.fsdecode(error.filename)}: {error.strerror}",
+        hint="Is it yours? REKAPPA_HOME names another project folder.",
+    )
 
 
 def _spark_ended() -> RekappaError | None:

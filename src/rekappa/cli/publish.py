@@ -182,7 +182,7 @@ def undo(
 @click.command()
 @app_argument
 @click.option("--older-than", metavar="DURATION", help="Instead of staging_retention, for example 7d or 0s.")
-@click.option("--history-older-than", "history", metavar="DURATION", help="Also forget older live micro-batches.")
+@click.option("--history-older-than", "history", metavar="DURATION", help="Instead of history_retention, like 90d.")
 @yes_option
 @set_option
 @dry_run_option
@@ -198,8 +198,9 @@ def clean(
 ) -> None:
     """Remove staging of APP's ended backfills that is older than its retention, with their checkpoints and logs.
 
-    Their publication can't be undone then. Kept code goes that no other run needs. What live runs keep stays, unless
-    --history-older-than 90d names an age beyond which exact replay is given up.
+    Their publication can't be undone then. Kept code goes that no other run needs. What live runs keep stays, but for
+    micro-batches that are older than history_retention (90 days): that time can't be replayed exactly then. Runs that
+    nothing was heard of for so long are forgotten, with what they left.
     """
     from rekappa.config.load import load, require_production
     from rekappa.publish.clean import clean as remove

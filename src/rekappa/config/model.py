@@ -427,6 +427,7 @@ class AppConfig(Model):
     profiles: Profiles = Profiles()
     prices: Prices = Prices()
     staging_retention: Duration = timedelta(days=7)
+    history_retention: Duration = timedelta(days=90)
 
     @property
     def sinks(self) -> dict[str, Sink]:

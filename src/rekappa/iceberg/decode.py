@@ -17,9 +17,22 @@ DELETED = 2
 """The status of an entry whose file is in the table no more."""
 
 
+class AskedColumn(NamedTuple):
+    """A column whose bounds are asked for, by its field id: of text, or of whole numbers or times."""
+
+    id: int
+    text: bool = False
+
+    def read(self, bound: bytes | None) -> Any:
+        """A bound as Iceberg writes it: text, or a number in the column's own unit; None where none is recorded."""
+        if bound is None:
+            return None
+        return bound.decode(errors="replace") if self.text else int.from_bytes(bound, "little", signed=True)
+
+
 class FileEntry(NamedTuple):
-    """A data file as the metadata tells of it. `lower` and `upper` are Iceberg's own bytes, one for each column asked
-    for, None where none is recorded; `partition` has the values of its spec's fields."""
+    """A data file as the metadata tells of it. `lower` and `upper` have a bound for each column asked for, None where
+    none is recorded; `partition` has the values of its spec's fields."""
 
     path: str
     format: str
@@ -27,8 +40,8 @@ class FileEntry(NamedTuple):
     size: int
     spec: int
     partition: tuple[Any, ...]
-    lower: tuple[bytes | None, ...]
-    upper: tuple[bytes | None, ...]
+    lower: tuple[Any, ...]
+    upper: tuple[Any, ...]
     deletes: bool = False
 
 
@@ -43,18 +56,11 @@ class Between:
 
     def may_hold(self, entry: FileEntry) -> bool:
         low, high = entry.lower[self.place], entry.upper[self.place]
-        if low is None or high is None:
-            return True
-        return as_number(low) <= self.high and as_number(high) >= self.low
-
-
-def as_number(bound: bytes) -> int:
-    """A bound of a column of whole numbers or times."""
-    return int.from_bytes(bound, "little", signed=True)
+        return low is None or high is None or bool(low <= self.high and high >= self.low)
 
 
 def read_manifest(
-    path: str, spec: int, io: Mapping[str, str], columns: tuple[int, ...], wanted: Between | None
+    path: str, spec: int, io: Mapping[str, str], columns: tuple[AskedColumn, ...], wanted: Between | None
 ) -> list[FileEntry]:
     """The data files that a manifest says are in the table, those that are `wanted`."""
     import fastavro
@@ -66,7 +72,7 @@ def read_manifest(
             continue
         file = record["data_file"]
         lower, upper = _bounds(file["lower_bounds"], columns), _bounds(file["upper_bounds"], columns)
-        if wanted is not None and lower[wanted.place] is None and _all_null(file, columns[wanted.place]):
+        if wanted is not None and lower[wanted.place] is None and _all_null(file, columns[wanted.place].id):
             continue
         entry = FileEntry(
             file["file_path"],
@@ -83,10 +89,10 @@ def read_manifest(
     return found
 
 
-def _bounds(pairs: Any, columns: tuple[int, ...]) -> tuple[bytes | None, ...]:
+def _bounds(pairs: Any, columns: tuple[AskedColumn, ...]) -> tuple[Any, ...]:
     # Maps with whole numbers as keys are written as lists of pairs.
     known = {pair["key"]: pair["value"] for pair in pairs or ()}
-    return tuple(known.get(column) for column in columns)
+    return tuple([column.read(known.get(column.id)) for column in columns])
 
 
 def _all_null(file: Any, column: int) -> bool:

@@ -16,7 +16,7 @@ from multiprocessing import get_context
 from typing import TYPE_CHECKING, Any
 
 from rekappa.errors import SourceError
-from rekappa.iceberg.decode import Between, FileEntry, read_manifest
+from rekappa.iceberg.decode import AskedColumn, Between, FileEntry, read_manifest
 
 if TYPE_CHECKING:
     from pyiceberg.manifest import ManifestFile
@@ -27,7 +27,7 @@ FEW = 50_000
 
 
 def listed_files(
-    table: Table, wanted: Any, columns: tuple[int, ...], between: Between | None = None
+    table: Table, wanted: Any, columns: tuple[AskedColumn, ...], between: Between | None = None
 ) -> Iterator[FileEntry]:
     """Files that may hold rows which fit PyIceberg's expression `wanted`, with the bounds of these columns.
 
@@ -58,7 +58,7 @@ def listed_files(
             yield from found
 
 
-def all_files(table: Table, columns: tuple[int, ...] = ()) -> Iterator[FileEntry]:
+def all_files(table: Table, columns: tuple[AskedColumn, ...] = ()) -> Iterator[FileEntry]:
     """Every data file of the table's current state."""
     from pyiceberg.expressions import AlwaysTrue
 
@@ -66,7 +66,7 @@ def all_files(table: Table, columns: tuple[int, ...] = ()) -> Iterator[FileEntry
 
 
 def _read(
-    manifest: tuple[str, int], io: dict[str, str], columns: tuple[int, ...], between: Between | None
+    manifest: tuple[str, int], io: dict[str, str], columns: tuple[AskedColumn, ...], between: Between | None
 ) -> list[FileEntry]:
     return read_manifest(*manifest, io, columns, between)
 
@@ -100,7 +100,7 @@ def _with_deletes(table: Table, wanted: Any) -> Iterator[Any]:
         ) from error
 
 
-def _entry(file: Any, columns: tuple[int, ...], deletes: bool) -> FileEntry:
+def _entry(file: Any, columns: tuple[AskedColumn, ...], deletes: bool) -> FileEntry:
     return FileEntry(
         file.file_path,
         file.file_format.value,
@@ -108,7 +108,7 @@ def _entry(file: Any, columns: tuple[int, ...], deletes: bool) -> FileEntry:
         file.file_size_in_bytes,
         file.spec_id,
         tuple(file.partition[place] for place in range(len(file.partition))),
-        tuple((file.lower_bounds or {}).get(column) for column in columns),
-        tuple((file.upper_bounds or {}).get(column) for column in columns),
+        tuple(column.read((file.lower_bounds or {}).get(column.id)) for column in columns),
+        tuple(column.read((file.upper_bounds or {}).get(column.id)) for column in columns),
         deletes,
     )

@@ -7,14 +7,14 @@ for files wider than the bound, or at an edge of what is to be read.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from rekappa.errors import SourceError
-from rekappa.iceberg.decode import Between, as_number
+from rekappa.iceberg.decode import AskedColumn, Between, FileEntry
 from rekappa.iceberg.files import leaf, open_parquet
 from rekappa.iceberg.listing import listed_files
 from rekappa.plan.model import OffsetBounds, RowGroup, Split
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
 
 UNKNOWN = EPOCH - timedelta(days=1)
-_Bounds = Mapping[int, bytes | None]
 _TRUNCATED = 16  # Iceberg shortens text bounds to this many characters
 
 
@@ -54,8 +53,11 @@ class _Columns:
     offset: int | None
 
     @property
-    def asked(self) -> tuple[int, ...]:
-        return tuple(one for one in (self.ingestion, self.region, self.partition, self.offset) if one is not None)
+    def asked(self) -> tuple[AskedColumn, ...]:
+        """In the order in which bounds are read below. No column has the id -1, so that one which is not there has no
+        bounds."""
+        ids = [-1 if one is None else one for one in (self.region, self.partition, self.offset)]
+        return (AskedColumn(self.ingestion), AskedColumn(ids[0], text=True), AskedColumn(ids[1]), AskedColumn(ids[2]))
 
 
 def table_splits(
@@ -124,7 +126,7 @@ def _files(
 ) -> Iterator[Split]:
     """Each file that the metadata can't rule out, as one split."""
     asked = columns.asked
-    between = Between(asked.index(columns.ingestion), micros(reads.start), micros(reads.end) - 1)
+    between = Between(0, micros(reads.start), micros(reads.end) - 1)
     named = {number: _region_field(spec, columns) for number, spec in table.specs().items()}
     for entry in listed_files(table, _of_stretch(reads, regions), asked, between):
         if entry.format.upper() != "PARQUET":
@@ -132,21 +134,18 @@ def _files(
                 f"Cannot replay file {entry.path}: only Parquet can be read, not {entry.format}",
                 hint="Rewrite the table's files as Parquet.",
             )
-        lower, upper = (dict(zip(asked, side, strict=True)) for side in (entry.lower, entry.upper))
-        place = named[entry.spec]
-        region = str(entry.partition[place] or "") if place is not None else _region(lower, upper, columns)
-        low, high = lower[columns.ingestion], upper[columns.ingestion]
+        place, low, high = named[entry.spec], entry.lower[0], entry.upper[0]
         known = low is not None and high is not None
         whole = Split(
             source,
             entry.path,
             entry.rows,
             entry.size,
-            instant(as_number(low)) if low is not None and known else UNKNOWN,
-            instant(as_number(high)) if high is not None and known else UNKNOWN,
-            region,
+            instant(low) if known else UNKNOWN,
+            instant(high) if known else UNKNOWN,
+            str(entry.partition[place] or "") if place is not None else _region(entry),
             deletes=entry.deletes,
-            positions=_positions(lower, upper, columns),
+            positions=_positions(entry),
         )
         if known:
             yield whole
@@ -175,14 +174,10 @@ def _region_field(spec: Any, columns: _Columns) -> int | None:
     return None
 
 
-def _region(lower: _Bounds, upper: _Bounds, columns: _Columns) -> str:
+def _region(entry: FileEntry) -> str:
     """The one region that the file holds, "" where its bounds do not tell."""
-    if columns.region is None:
-        return ""
-    low, high = lower.get(columns.region), upper.get(columns.region)
-    if low is not None and low == high and len(low.decode()) < _TRUNCATED:
-        return str(low.decode())
-    return ""
+    low, high = entry.lower[1], entry.upper[1]
+    return str(low) if low is not None and low == high and len(low) < _TRUNCATED else ""
 
 
 def _row_groups(whole: Split, columns: _Columns, io: dict[str, str]) -> tuple[RowGroup, ...]:
@@ -212,12 +207,11 @@ def _row_groups(whole: Split, columns: _Columns, io: dict[str, str]) -> tuple[Ro
     return tuple(groups)
 
 
-def _positions(lower: _Bounds, upper: _Bounds, columns: _Columns) -> OffsetBounds | None:
-    if columns.partition is None or columns.offset is None:
+def _positions(entry: FileEntry) -> OffsetBounds | None:
+    (low_partition, low_offset), (high_partition, high_offset) = entry.lower[2:], entry.upper[2:]
+    if low_partition is None or high_partition is None or low_offset is None or high_offset is None:
         return None
-    bounds = [side[column] for column in (columns.partition, columns.offset) for side in (lower, upper)]
-    known = [as_number(bound) for bound in bounds if bound is not None]
-    return OffsetBounds(*known) if len(known) == len(bounds) else None
+    return OffsetBounds(low_partition, high_partition, low_offset, high_offset)
 
 
 def _aware(value: datetime) -> datetime:

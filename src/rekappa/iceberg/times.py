@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from rekappa.errors import PlanError
-from rekappa.iceberg.decode import Between, FileEntry, as_number
+from rekappa.iceberg.decode import AskedColumn, Between, FileEntry
 from rekappa.iceberg.files import leaf, open_parquet
 from rekappa.iceberg.listing import listed_files
 from rekappa.plan.outside import Demand, Outside, Piece
@@ -86,8 +86,8 @@ class ColumnTimes:
         asked = ex.And(ex.GreaterThanOrEqual(self.column, low), ex.LessThanOrEqual(self.column, high))
         if regions:
             asked = ex.And(asked, ex.In(REGION, set(regions)))
-        ids = (self._field.field_id, self._ingestion.field_id)
-        return [self._file(entry) for entry in listed_files(self._table, asked, ids, self._between(wanted))]
+        columns = (AskedColumn(self._field.field_id), AskedColumn(self._ingestion.field_id))
+        return [self._file(entry) for entry in listed_files(self._table, asked, columns, self._between(wanted))]
 
     def groups(self, file: Piece) -> list[Piece]:
         """The row groups of a file with their bounds; none if its footer can't be read."""
@@ -140,15 +140,12 @@ class ColumnTimes:
         )
 
     def _file(self, entry: FileEntry) -> Piece:
-        own, taken = (
-            None if low is None or high is None else (as_number(low), as_number(high))
-            for low, high in zip(entry.lower, entry.upper, strict=True)
-        )
+        (low, first), (high, last) = entry.lower, entry.upper
         return Piece(
             entry.path,
             entry.rows,
-            (self._instant(own[0], 0), self._instant(own[1], 1)) if own else None,
-            taken,
+            None if low is None or high is None else (self._instant(low, 0), self._instant(high, 1)),
+            None if first is None or last is None else (first, last),
         )
 
     def _between(self, wanted: Window) -> Between:

@@ -121,8 +121,10 @@ def look(
     splits: list[Split] = []
     spans: list[timedelta] = []
     for name in dict.fromkeys(want.position.source for want in wants):
-        source, kafka, candidate = named_source(loaded, name), kafka_of(loaded, name), archive_of(loaded, name)
-        archives[name] = ArchiveSource(candidate.table, record_type(source, loaded.folder))
+        source, kafka, candidate = named_source(loaded, name), kafka_of(loaded, name), _archive_of(loaded, name)
+        archives[name] = ArchiveSource(candidate.table if candidate else "", record_type(source, loaded.folder))
+        if candidate is None or not exists(spark, candidate.table):
+            continue
         spans.append(candidate.max_misalignment)
         route = route_between(loaded.config, name, kafka, candidate.table)
         own = [_from_start(want) for want in wants if want.position.source == name]
@@ -155,6 +157,14 @@ def archive_of(loaded: Loaded, name: str) -> IcebergCandidate:
             hint=f"Archive its topic: add an iceberg candidate under sources.{name}.candidates.",
         )
     return candidate
+
+
+def _archive_of(loaded: Loaded, name: str) -> IcebergCandidate | None:
+    """The same, where there is one: what a source without it needs, only Kafka can have."""
+    try:
+        return archive_of(loaded, name)
+    except (RunError, SourceError):
+        return None
 
 
 def _from_start(want: Want) -> OffsetRange:
@@ -221,7 +231,7 @@ def archived_partitions(
     from pyspark.sql import functions as F
 
     if not exists(spark, table):
-        raise SourceError(
+        raise RunError(
             f"Cannot read archive table {table!r}: it does not exist", hint="Fill it first: rekappa archive run APP"
         )
 

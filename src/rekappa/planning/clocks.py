@@ -90,17 +90,22 @@ def clock(
 
 
 def fitted(
-    margins: Margins, clocks: Iterable[Clock], outputs: Callable[[Margins], Sequence[Window]], told: Told
+    margins: Margins,
+    clocks: Iterable[Clock],
+    outputs: Callable[[Margins], Sequence[Window]],
+    told: Told,
+    read: Callable[[Window], Window] = lambda reads: reads,
 ) -> Fitted:
     """Margins grown until every event that the outputs need is read, or the user's word is reached.
 
     `outputs` are the stretches of output that each read for themselves, given the margins: growing margins may change
-    them. Every round makes a margin longer, and none longer than the archive is.
+    them. `read` is what is really read for a stretch, which may be more. Every round makes a margin longer, and none
+    longer than the archive is.
     """
     known = tuple(clocks)
     while True:
         parts = tuple(outputs(margins))
-        found = [(one, _all(one, margins, parts)) for one in known]
+        found = [(one, _all(one, margins, parts, read)) for one in known]
         grown = margins
         for one, (missed, ahead, drain) in found:
             if told.clock_skew is None and missed.early and ahead > grown.ahead:
@@ -117,12 +122,14 @@ def fitted(
     return Fitted(margins, parts, tuple(notes), complete=not notes)
 
 
-def _all(one: Clock, margins: Margins, outputs: Iterable[Window]) -> tuple[Outside, timedelta, timedelta]:
+def _all(
+    one: Clock, margins: Margins, outputs: Iterable[Window], read: Callable[[Window], Window]
+) -> tuple[Outside, timedelta, timedelta]:
     """What lies outside, over all outputs, and the margins that would read it."""
     total, ahead, drain = Outside(), margins.ahead, margins.drain
     for output in outputs:
         reads = margins.reads(output)
-        missed = one.outside(margins.wanted(output), reads)
+        missed = one.outside(margins.wanted(output), read(reads))
         total = total.plus(missed)
         ahead = max(ahead, _up(margins.ahead + missed.before(reads)) if missed.early else ahead)
         drain = max(drain, _up(margins.drain + missed.after(reads)) if missed.late else drain)

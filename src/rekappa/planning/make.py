@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING
 
 from rekappa.app import App, Job
 from rekappa.config.bind import Query, queries
-from rekappa.config.load import Loaded, require_production
+from rekappa.config.load import Loaded
 from rekappa.config.model import AppConfig
 from rekappa.config.schema import payload_ddl
 from rekappa.errors import PlanError
 from rekappa.home import Home
-from rekappa.plan.chunks import plan_chunks
+from rekappa.plan.chunks import plan_chunks, whole_hours
 from rekappa.plan.finality import Finality
 from rekappa.plan.margins import Margins, derive, with_overrides
 from rekappa.plan.mode import IN_ORDER, Choice, choose
@@ -27,6 +27,7 @@ from rekappa.plan.ordered import MAX_ROWS, plan_slices, wide_span
 from rekappa.plan.plan import Chunk, Estimate, JobPlan, Mode, Plan
 from rekappa.plan.shape import Operation, Shape, Tolerance
 from rekappa.plan.speeds import kind_of_state, predicted
+from rekappa.planning.chosen import chosen_jobs
 from rekappa.planning.clocks import Clock, Fitted, Told, clock, fitted
 from rekappa.planning.inputs import Input, archived_until, check_complete, scan_source
 from rekappa.planning.keeping import taken_by
@@ -73,10 +74,9 @@ class _Asked:
 
 def make_plan(spark: SparkSession, loaded: Loaded, app: App, home: Home, request: BackfillRequest) -> Plan:
     """The frozen plan. Refuses what can't be replayed, and windows that the archive does not hold."""
-    require_production(loaded, "plan a backfill")
     made = [
         part
-        for job in _chosen(app, loaded.config, request)
+        for job in chosen_jobs(app, loaded, request)
         for part in _plan_job(spark, loaded, app, home, request.of_job(job.name), job)
     ]
     return Plan(app.name, request.window, tuple(request.regions), tuple(made))
@@ -86,28 +86,6 @@ def margins_of(spark: SparkSession, loaded: Loaded, app: App, job: Job) -> Margi
     """How far before and after a window a backfill of the job reads, by its query alone. Changes nothing."""
     any_hour = Window(EPOCH, EPOCH + timedelta(hours=1))
     return _ask(spark, loaded, app, BackfillRequest(any_hour), job).margins
-
-
-def _chosen(app: App, config: AppConfig, request: BackfillRequest) -> list[Job]:
-    """The jobs to plan. Refuses names that are not there, and what is said of a job or sink that is left out."""
-    writers = {query.sink: query.job for query in queries(config, app)}
-    for kind, names, known in (
-        ("job", (*request.jobs, *request.by_job), tuple(app.jobs)),
-        ("sink", request.sinks, tuple(writers)),
-    ):
-        for name in names:
-            if name not in known:
-                raise PlanError(f"Cannot find {kind} {name!r} in app {app.name!r}", hint=f"It has: {', '.join(known)}.")
-    wanted = {writers[sink] for sink in request.sinks} or set(app.jobs)
-    chosen = [job for name, job in app.jobs.items() if name in wanted and (not request.jobs or name in request.jobs)]
-    kept = {job.name for job in chosen}
-    for what, name in (
-        *((f"write sink {sink!r}", writers[sink]) for sink in request.sinks),
-        *(("plan what is told of it", job) for job in request.by_job),
-    ):
-        if name not in kept:
-            raise PlanError(f"Cannot {what}: job {name!r} is left out", hint="--job and --sink say which jobs run.")
-    return chosen
 
 
 def _plan_job(
@@ -228,7 +206,8 @@ def _fitted(
         if one.table is not None and asked.margins.timed
         for column, own in _anchors(asked, one.plan.name, named_source(loaded, one.plan.name).event_time)
     ]
-    fit = fitted(asked.margins, [one for one in found if isinstance(one, Clock)], outputs, told)
+    known = [one for one in found if isinstance(one, Clock)]
+    fit = fitted(asked.margins, known, outputs, told, *((whole_hours,) if bulk else ()))
     unknown = tuple(one for one in found if isinstance(one, str))
     return replace(fit, notes=(*fit.notes, *unknown), complete=fit.complete and not unknown)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from rekappa.errors import InputError, SourceError, StackError
+from rekappa.errors import ConfigError, InputError, SourceError, StackError
 from rekappa.timeline import format_duration, format_instant
 
 _QUIET = {"log_level": "2"}
@@ -110,9 +110,12 @@ def _admin(options: Mapping[str, str]) -> Any:
     try:
         return AdminClient({**_QUIET, **options})
     except KafkaException as error:
-        raise SourceError(
-            f"Cannot use the cluster's options outside Spark: {error.args[0].str()}",
-            hint="Under clusters.….options: logins by user and password, and certificates as PEM, are known to both.",
+        files = [f"{name} ({options[name]})" for name in options if name.startswith("ssl.") and "location" in name]
+        raise ConfigError(
+            f"Cannot use the options of the cluster at {options['bootstrap.servers']}: {error.args[0].str()}"
+            + (f"; its files: {', '.join(files)}" if files else ""),
+            hint="Under clusters.….options: a login by user and password (sasl.jaas.config), certificates as PEM "
+            "(ssl.truststore.location).",
         ) from None
 
 

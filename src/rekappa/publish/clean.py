@@ -12,7 +12,7 @@ from rekappa.iceberg.commits import load_table
 from rekappa.iceberg.history import noted, tag_before
 from rekappa.iceberg.replace import Edit, drop_branch
 from rekappa.publish.cleaned import Cleaned
-from rekappa.publish.forget import forget_code, forget_history
+from rekappa.publish.forget import forget_code, forget_history, forget_runs, old_runs
 from rekappa.staging.tables import StagingTable, drop_staging, list_staging
 from rekappa.storage.location import Location
 from rekappa.store.record import Kind, Run, State
@@ -36,16 +36,21 @@ def clean(
 
     A run that is going, paused or can be resumed keeps everything. What a control staged goes with that of the run
     that it is a control of. Undo is impossible afterwards: the tag that marks the state before goes too. Live runs
-    keep what they have, it is production's own history; with `history`, only their micro-batches younger than that.
+    keep what they have, it is production's own history, but for micro-batches older than `history`. Of runs that nobody
+    has heard of for so long nothing is kept, and of those that could have been resumed neither.
     """
     retention = config.staging_retention if older_than is None else older_than
+    history = config.history_retention if history is None else history
     store = RunStore.open(home)
     runs = store.runs()
     now = datetime.now(UTC)
     answer = []
     tables = [table for table in list_staging(spark, config) if table.app == config.app]
+    own = [run for run in runs if run.app == config.app]
+    old = {run.id: run for run in old_runs(own, history, now)}
+    known = {run.id: run for run in runs if run.id not in old}
     for table in tables:
-        kept = _kept(table, tables, {run.id: run for run in runs}, retention, now)
+        kept = _kept(table, tables, known, retention, now)
         tagged = _tagged(spark, config, table.run, table.sink)
         if kept is None and not dry_run:
             drop_staging(spark, table)
@@ -67,20 +72,21 @@ def clean(
     leaving = {one.run for one in answer} - kept_runs
     dropped = [
         run
-        for run in runs
-        if run.app == config.app
-        and run.kind in (Kind.BACKFILL, Kind.CONTROL)
-        and run.state in (State.FINISHED, State.CANCELLED)
-        and now - (run.ended or run.created) >= retention
+        for run in own
+        if (run.id in old or _over(run, retention, now))
         and run.id not in kept_runs
         and (run.id in leaving or not any(_tagged(spark, config, run.id, sink) for sink in config.sinks))
     ]
     answer += clean_files(store, home, dropped, runs, dry_run=dry_run)
     answer += forget_code(store, home, {run.id for run in dropped}, retention, dry_run=dry_run)
-    if history is not None:
-        own = [run for run in runs if run.app == config.app]
-        answer += forget_history(store, own, history, dry_run=dry_run)
+    answer += forget_history(store, own, history, dry_run=dry_run)
+    answer += forget_runs(store, [run for run in dropped if run.id in old], dry_run=dry_run)
     return answer
+
+
+def _over(run: Run, retention: timedelta, now: datetime) -> bool:
+    ended = run.kind in (Kind.BACKFILL, Kind.CONTROL) and run.state in (State.FINISHED, State.CANCELLED)
+    return ended and now - (run.ended or run.created) >= retention
 
 
 def _kept(

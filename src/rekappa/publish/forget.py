@@ -1,9 +1,10 @@
-"""What the run store forgets: code that no run needs any more and, when told, old micro-batches of live runs."""
+"""What the run store forgets: code that no run needs any more, old micro-batches of live runs, and old runs."""
 
 from __future__ import annotations
 
+import json
 import shutil
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 
 from rekappa.home import Home
@@ -26,6 +27,35 @@ def forget_code(
             if folder.is_dir() and folder.name not in kept and not folder.name.startswith("."):
                 shutil.rmtree(folder, ignore_errors=True)
     return [Cleaned(f"code {digest[:12]}", "", None, 0, size, now, None) for digest, size in sorted(found.items())]
+
+
+def last_sign(run: Run) -> datetime:
+    """When anything was last heard of the run."""
+    return run.ended or run.started or run.created
+
+
+def old_runs(runs: Iterable[Run], age: timedelta, now: datetime) -> list[Run]:
+    """Runs of an app that nobody has heard of for so long: over, or abandoned. Newest first in, and out.
+
+    The newest live run of its places and the newest router of its tables stay: they are what goes on.
+    """
+    found, lines = [], set[str]()
+    for run in runs:
+        goes_on = False
+        if run.kind in (Kind.LIVE, Kind.ARCHIVE):
+            told = json.dumps(run.spec.get("elsewhere") or run.spec.get("tables") or {}, sort_keys=True)
+            goes_on = f"{run.kind} {told}" not in lines
+            lines.add(f"{run.kind} {told}")
+        if not goes_on and not run.state.going and now - last_sign(run) >= age:
+            found.append(run)
+    return found
+
+
+def forget_runs(store: RunStore, gone: Sequence[Run], *, dry_run: bool) -> list[Cleaned]:
+    """Drop the records of these runs."""
+    if gone and not dry_run:
+        store.forget([run.id for run in gone])
+    return [Cleaned("record", run.id, None, 1, 0, last_sign(run), None) for run in gone]
 
 
 def forget_history(store: RunStore, runs: Iterable[Run], age: timedelta, *, dry_run: bool) -> list[Cleaned]:

@@ -17,6 +17,7 @@ from rekappa.config.bind import Query, queries
 from rekappa.config.load import Loaded
 from rekappa.home import Home
 from rekappa.iceberg.commits import last_batch, load_table
+from rekappa.plan.chunks import whole_hours
 from rekappa.plan.plan import Chunk, JobPlan, Plan
 from rekappa.replay.sessions import cut_from
 from rekappa.replay.tuning import Facts, bulk_settings, unset_by
@@ -30,7 +31,7 @@ from rekappa.spark.times import within
 from rekappa.staging.tables import staging_sink, staging_table
 from rekappa.staging.versions import refuse_contested
 from rekappa.storage.location import Location
-from rekappa.timeline import EPOCH, Window, format_instant, parse_instant
+from rekappa.timeline import Window, format_instant, parse_instant
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -150,17 +151,6 @@ def _results(spark: SparkSession, bulk: BulkJob, reads: Window) -> Mapping[str, 
         for source in bulk.job.sources
     }
     return results_of(bulk.app.jobs[bulk.job.job], inputs)
-
-
-def whole_hours(reads: Window) -> Window:
-    """The stretch widened to whole hours of the clock.
-
-    The archive is partitioned by the hour: a filter on whole hours is answered by the partitions alone, so no
-    row is compared and Iceberg can read columns in vectors. What is read too much is held back with the rest.
-    """
-    first = (reads.start - EPOCH) // _HOUR * _HOUR
-    last = -(-(reads.end - EPOCH) // _HOUR) * _HOUR
-    return Window(EPOCH + first, EPOCH + last)
 
 
 def in_output(rows: DataFrame, event_time: str | None, output: Window) -> DataFrame:

@@ -15,10 +15,11 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Protocol
 
 from rekappa.app import App, Job
+from rekappa.checkpoints.restarts import FORK
 from rekappa.config.bind import Query
 from rekappa.config.load import Loaded
 from rekappa.config.model import KafkaCandidate
-from rekappa.errors import RunError, WorkFailed
+from rekappa.errors import RunError, SourceError, WorkFailed
 from rekappa.home import Home
 from rekappa.plan.catch_up import EndOffsets
 from rekappa.plan.coverage import Want, dropped
@@ -91,7 +92,16 @@ class LiveRun:
         return feeds(self.loaded.config, self.app.jobs[query.job])
 
     def history(self) -> History | None:
-        return History.load(self.folder)
+        """What it was bootstrapped with: it, or the run that it is a fork of."""
+        store, here, seen = RunStore.open(self.home), self.run, set[str]()
+        while here and here not in seen:
+            found = History.load(self.home.checkpoint(self.loaded.config.app, here))
+            if found is not None:
+                return found
+            seen.add(here)
+            forks = store.run(here).spec.get(FORK, {})
+            here = next((fork["run"] for fork in forks.values()), "")
+        return None
 
     def wants(self, query: Query) -> dict[Position, Want]:
         """What the query has to read next, by its log; nothing for one that has none yet."""
@@ -191,7 +201,8 @@ def require_readable(live: LiveRun, spark: Callable[[], SparkSession], *, allow_
     """Refuse a run whose next events neither Kafka nor the archive has; touches nothing. Spark is needed only where
     Kafka has dropped some."""
     wants = live.unread()
-    if wants and dropped(wants.values(), kept_by_kafka(live.loaded, live.home, live.sources)):
+    if _dropped(live, wants):
+        require_kafka(live)
         found = look(spark(), live.loaded, live.home, _all(wants, live), allow_gaps=allow_gaps)
         found.require(f"run {live.loaded.config.app!r}")
 
@@ -215,7 +226,7 @@ def feedings(
     again = history is not None
     while True:
         wants = live.unread()
-        gone = dropped(wants.values(), kept_by_kafka(live.loaded, live.home, live.sources)) if wants else []
+        gone = _dropped(live, wants)
         if not gone and not (again and wants):
             break
         found = look(spark, live.loaded, live.home, _all(wants, live))
@@ -231,6 +242,15 @@ def feedings(
         if live.unread() == wants:
             raise WorkFailed("Cannot go on: nothing of what the archive has was read")
     yield FromKafka(live, spark)
+
+
+def _dropped(live: LiveRun, wants: Mapping[Position, Want]) -> list[Want]:
+    """What Kafka no longer has. A cluster that does not answer us is left to Spark, which may know it by other
+    settings."""
+    try:
+        return dropped(wants.values(), kept_by_kafka(live.loaded, live.home, live.sources)) if wants else []
+    except SourceError:
+        return []
 
 
 def _all(wants: Mapping[Position, Want], live: LiveRun) -> list[Want]:

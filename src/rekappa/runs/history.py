@@ -66,9 +66,9 @@ class History:
 
     def holds_back(self, query: str, checkpoint: Location, order: Sequence[Feed], number: int) -> bool:
         """Whether what batch `number` of the query gives is history, and not to be written."""
-        if not self.held:
-            return False
         until = self.until.get(query, {})
+        if not self.held or not until:
+            return False
         return all(end <= until.get(at, 0) for at, end in reached(checkpoint, number, order).items())
 
 

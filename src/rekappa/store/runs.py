@@ -26,7 +26,7 @@ from rekappa.store.leases import Lease
 from rekappa.store.record import Batch, Kind, Run, Start, State
 from rekappa.store.rows import add_batches, batch_of, change_run, put_start, run_of, run_row, start_of
 from rekappa.store.samples import Sampled, samples
-from rekappa.store.tables import BATCHES, CODE, LEASES, RUNS, SAMPLES, SPEEDS, STARTS
+from rekappa.store.tables import BATCHES, CODE, LEASES, RUNS, SAMPLES, SPEEDS, STARTS, TASKS
 
 JUST_KEPT = timedelta(hours=1)
 """How long code is kept that no run has been recorded with: its run may be about to be."""
@@ -191,6 +191,15 @@ class RunStore:
                 db.execute(delete(LEASES).where(free))
                 db.execute(delete(SAMPLES).where(SAMPLES.c.run == run))
             return db.execute(delete(BATCHES).where(_of_run(run, before))).rowcount
+
+    def forget(self, gone: Collection[str]) -> None:
+        """Drop all that is known of these runs, which are over: the record itself too."""
+        with self._database.changing() as db:
+            for table in (BATCHES, STARTS, SPEEDS, SAMPLES, TASKS):
+                db.execute(delete(table).where(table.c.run.in_(gone)))
+            free = LEASES.c.name.in_([leases.run_lease(run) for run in gone]) & LEASES.c.pid.is_(None)
+            db.execute(delete(LEASES).where(free))
+            db.execute(delete(RUNS).where(RUNS.c.id.in_(gone)))
 
     def last_batch(self, run: str, query: str) -> int | None:
         own = (BATCHES.c.run == run) & (BATCHES.c.query == query)

@@ -11,8 +11,19 @@ from rekappa.runs.stretches import Stretch
 from rekappa.store.code import Code
 from rekappa.store.record import Batch, Start
 
-ELSEWHERE = ("profiles.", "clusters.", "catalogs.", "archive.", "prices.", "staging_retention", "sinks.")
+ELSEWHERE = (
+    "profiles.",
+    "clusters.",
+    "catalogs.",
+    "archive.",
+    "prices.",
+    "staging_retention",
+    "history_retention",
+    "sinks.",
+)
 """What is configured here says where and how a job runs, not what it computes."""
+PACE = (".selected", ".max_records_per_batch", ".starting", ".max_misalignment", ".follow")
+"""What ends so says of a source where it is read and how fast, not what its events are."""
 
 
 class NoControl(ValidationError):
@@ -26,9 +37,7 @@ def same_code(one: Code, two: Code) -> bool:
 
 def _telling(code: Code) -> list[str]:
     return sorted(
-        text
-        for text in code.overrides
-        if not text.startswith(ELSEWHERE) and not text.partition("=")[0].endswith(".selected")
+        text for text in code.overrides if not text.startswith(ELSEWHERE) and not text.partition("=")[0].endswith(PACE)
     )
 
 

@@ -1,0 +1,170 @@
+"""What is left on disk by a router and a live run while nothing comes, and by a live sink that is written all the time.
+
+Time is simulated: the router notes completeness once a minute, here one note after the other (REKAPPA_GROWTH of them; a
+week has 10,080); the idle live run looks for events a hundred times as often as it would; the busy sink's snapshots
+last as long as a hundred of its commits take. Bytes and files are counted in quarters of the way.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rekappa.archive.router import Router
+from rekappa.archive.tables import routes
+from rekappa.config.bind import load_app
+from rekappa.config.load import Loaded, load
+from rekappa.home import Home
+from rekappa.iceberg import upkeep
+from rekappa.iceberg.retention import AGE
+from rekappa.sinks.contract import BatchId
+from rekappa.sinks.iceberg import IcebergAppend
+from rekappa.spark.session import open_session
+from rekappa.stack.broker import down, up
+from rekappa.store.runs import RunStore
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+TIMES = int(os.environ.get("REKAPPA_GROWTH", "2000"))
+IDLE_SECONDS = 60.0
+CONFIG = """
+app: growth
+sources:
+  plays:
+    schema: id BIGINT, event_ts TIMESTAMP
+    event_time: event_ts
+    candidates:
+      live: {type: kafka, topic: plays}
+      past: {type: iceberg, table: lake.growth.plays}
+sinks:
+  counted: {type: iceberg, table: lake.growth.counted, event_time: start}
+profiles:
+  live: {trigger: 100 ms}
+"""
+APP = '''
+from pyspark.sql import functions as F
+from rekappa import App
+
+app = App("growth")
+
+
+@app.job
+def counted(plays):
+    """Plays in ten minutes."""
+    timed = plays.withWatermark("event_ts", "10 minutes").groupBy(F.window("event_ts", "10 minutes").alias("w"))
+    return timed.count().select(F.col("w.start").alias("start"), "count")
+'''
+
+
+def main() -> dict[str, Any]:
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder, "growth")
+        root.mkdir()
+        (root / "app.py").write_text(APP)
+        (root / "rekappa.yaml").write_text(CONFIG)
+        home, loaded = Home(root / ".rekappa").made(), load(root)
+        try:
+            _produce(up(home).bootstrap)
+            spark = open_session(loaded.config, "archive", home)
+            found = {"notes": TIMES, "idle_router": _idle_router(spark, loaded, home), "busy_sink": _busy(spark, home)}
+            spark.stop()
+            return {**found, "idle_live_seconds": IDLE_SECONDS, "idle_live": _idle_live(loaded, home)}
+        finally:
+            down(home)
+
+
+def _quarters(folder: Callable[[], list[Path]], step: Callable[[int], None], times: int) -> dict[str, dict[str, int]]:
+    """Do it so many times; files and bytes at the start and after each quarter."""
+    found = {"0": _sizes(folder())}
+    for number in range(times):
+        step(number)
+        if (number + 1) % (times // 4) == 0:
+            found[str(number + 1)] = _sizes(folder())
+    return found
+
+
+def _sizes(folders: list[Path]) -> dict[str, int]:
+    files = [file for folder in folders for file in folder.rglob("*") if file.is_file()]
+    return {"files": len(files), "bytes": sum(file.stat().st_size for file in files)}
+
+
+def _idle_router(spark: SparkSession, loaded: Loaded, home: Home) -> dict[str, dict[str, int]]:
+    (route,) = routes(loaded)
+    with RunStore.open(home).claim([f"archive table {route.table}"], "archive") as claim:
+        router = Router(spark, loaded, home, route, claim)
+        router.start(available_now=True)
+        while router.active:
+            time.sleep(0.1)
+        kept = [home.warehouse, home.root / "checkpoints"]
+        found = _quarters(lambda: kept, lambda _: router.mark(), TIMES)
+        router.stop()
+    return found
+
+
+def _busy(spark: SparkSession, home: Home) -> dict[str, dict[str, int]]:
+    """Metadata alone: data files are the result itself, and stay."""
+    table = "lake.growth.busy"
+    sink = IcebergAppend("out", table, partition_by=(), pins=frozenset)
+    sink.prepare(spark, spark.range(1).schema)
+
+    def write(number: int) -> None:
+        sink.write(spark.range(number, number + 1, 1, 1), BatchId("live_1", "out", number))
+
+    began = time.monotonic()
+    for number in range(20):
+        write(number)
+    age = 5 * (time.monotonic() - began)
+    spark.sql(f"ALTER TABLE {table} SET TBLPROPERTIES ('{AGE}' = '{int(age * 1000)}')")
+    upkeep.BETWEEN = timedelta(seconds=age / 10)
+    kept = list(home.warehouse.glob("**/busy/metadata"))
+    return _quarters(lambda: kept, lambda at: write(20 + at), max(400, TIMES // 4))
+
+
+def _idle_live(loaded: Loaded, home: Home) -> dict[str, dict[str, int]]:
+    """Of the whole project folder but the broker's, a quarter of the time after the other."""
+    from rekappa.runs.live import run_live
+
+    found: dict[str, dict[str, int]] = {}
+    begun = threading.Event()
+    kept = [home.warehouse / "growth" / "counted", home.root / "checkpoints", home.logs]
+
+    def watch() -> None:
+        for quarter in range(5):
+            found[f"{quarter}/4"] = _sizes(kept)
+            time.sleep(IDLE_SECONDS / 4)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    def begin(now: Any) -> None:
+        # Once it has read what there is and goes on without anything to do.
+        if any(one.batch >= 0 for one in now) and not begun.is_set():
+            begun.set()
+            threading.Timer(IDLE_SECONDS / 4, watch).start()
+
+    run_live(loaded, load_app(loaded), home, on_progress=begin)
+    return found
+
+
+def _produce(bootstrap: str) -> None:
+    import json
+
+    from confluent_kafka import Producer
+    from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+
+    AdminClient({"bootstrap.servers": bootstrap}).create_topics([NewTopic("plays", 2, 1)])["plays"].result()
+    producer = Producer({"bootstrap.servers": bootstrap})
+    for number in range(1000):
+        event = {"id": number, "event_ts": f"2026-11-01T{number // 60 % 24:02d}:{number % 60:02d}:00Z"}
+        producer.produce("plays", json.dumps(event).encode())
+    assert producer.flush(60) == 0
+
+
+if __name__ == "__main__":
+    print(main())
