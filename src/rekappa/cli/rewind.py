@@ -62,6 +62,7 @@ def rewind(
     from rekappa.config.load import load
     from rekappa.recovery import rewind as operation
     from rekappa.recovery.listing import queries_of
+    from rekappa.runs.current import current_run
     from rekappa.runs.live import live_session
     from rekappa.store.runs import RunStore
 
@@ -84,7 +85,7 @@ def rewind(
         ended = (operation.resume if completing else operation.undo_rewind)(live, tell=note)
         out.record({"app": ended.app, "run": ended.id, "state": ended.state}, title="Goes on")
         return
-    run = operation.rewindable(store, loaded)
+    run = current_run(store, loaded) if dry_run else operation.rewindable(store, loaded)
     if new_savepoint and not dry_run:
         _keep(home, run.app, run.id, queries_of(store, run))
     live = operation.LiveApp(live_session(loaded, home), home, loaded, bound)

@@ -99,9 +99,13 @@ class LiveApp:
 
 
 def plan_rewind(live: LiveApp, wanted: Wanted, *, send_again: bool = False) -> RewindPlan:
-    """Everything that a rewind would do, tried and counted. Touches nothing; refuses what can't be done."""
+    """Everything that a rewind would do, tried and counted. Touches nothing; refuses what can't be done.
+
+    Of a run that is going it tells what would happen if it stopped now.
+    """
     store = live.store
-    run = rewindable(store, live.loaded)
+    run = current_run(store, live.loaded)
+    require_settled(run)
     operation = new_run_id(Kind.LIVE)
     going_on = LiveRun(live.loaded, live.app, live.home, operation, live.queries)
     if isinstance(wanted, NoState):
