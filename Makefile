@@ -7,11 +7,11 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --no-build-isolation
 ARGS ?=
 
-.PHONY: demo test fast store spark check lint types imports format bench wheel jars lock clean help
+.PHONY: demo test fast store console spark check lint types imports format bench wheel jars lock clean help
 
 help:
 	@echo "make demo    the whole story on a real Kafka broker"
-	@echo "make test    all tests (make fast: without servers; make store, make spark: the others; ARGS=... for pytest)"
+	@echo "make test    all tests (make fast: without servers; make store, make console, make spark: the others; ARGS=... for pytest)"
 	@echo "make check   ruff, mypy --strict, import direction"
 	@echo "make bench   benchmarks into benchmarks/results.json (ARGS=NAME ... for some of them)"
 	@echo "make wheel   a package to install elsewhere, into dist/"
@@ -20,7 +20,7 @@ help:
 demo: jars
 	$(BIN)/rekappa demo $(ARGS)
 
-test: fast store spark
+test: fast store console spark
 
 fast: $(VENV)/.dev
 	$(BIN)/python -m pytest tests/fast -n 2 $(ARGS)
@@ -28,6 +28,10 @@ fast: $(VENV)/.dev
 # The run store on SQLite and PostgreSQL, with processes that die and sleep.
 store: $(VENV)/.dev
 	$(BIN)/python -m pytest tests/store -n 2 $(ARGS)
+
+# The console without Spark; its story in a real browser is told where there is one.
+console: $(VENV)/.dev
+	$(BIN)/python -m pytest tests/console -n 2 $(ARGS)
 
 # Two files at a time, each worker with its own project folder, Spark and broker.
 spark: $(VENV)/.dev jars
@@ -93,7 +97,7 @@ LOCK := $(BIN)/pip-compile --quiet --generate-hashes --allow-unsafe --strip-extr
 lock: $(VENV)/.dev
 	$(LOCK) -o requirements/build.txt requirements/build.in
 	$(LOCK) -o requirements/base.txt pyproject.toml
-	$(LOCK) --extra cassandra --extra opensearch --extra postgres --extra registry --extra dev -c requirements/base.txt -o requirements/dev.txt pyproject.toml
+	$(LOCK) --extra cassandra --extra opensearch --extra postgres --extra registry --extra console --extra dev -c requirements/base.txt -o requirements/dev.txt pyproject.toml
 	$(LOCK) -o requirements/java.txt requirements/java.in
 
 clean:

@@ -12,20 +12,24 @@ results declares their sinks and returns them by name:
     def both(impressions): return {"plays": ..., "rates": ...}
 
 The decorator returns the function unchanged: a job can be called, tested and moved like any other. A
-parameter with a default is not a source: it keeps its default.
+parameter with a default is not a source: it keeps its default. One that the configuration declares as a lookup gets a
+`Lookup` instead of a stream.
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
+from copy import copy
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from rekappa.errors import AppError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+    from rekappa.lookup import Lookup
 
 _NOT_CALLED_AT_ONCE: tuple[tuple[Callable[[Any], bool], str], ...] = (
     (inspect.iscoroutinefunction, "an async function"),
@@ -37,12 +41,17 @@ Body = TypeVar("Body", bound=Callable[..., Any])
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One streaming computation: which sources it reads, which outputs it makes."""
+    """One streaming computation: which sources it reads, which outputs it makes.
+
+    `lookups` are its parameters that are tables as they were then; `given` holds those that have been opened.
+    """
 
     name: str
     sources: tuple[str, ...]
     outputs: tuple[str, ...]
     body: Callable[..., Any]
+    lookups: tuple[str, ...] = ()
+    given: Mapping[str, Lookup] = field(default_factory=dict)
 
     @property
     def doc(self) -> str:
@@ -50,7 +59,8 @@ class Job:
 
     def results(self, inputs: Mapping[str, DataFrame]) -> dict[str, DataFrame]:
         """Call the job; answer one DataFrame per output name."""
-        made = self.body(**{name: inputs[name] for name in self.sources})
+        opened = {name: self.given[name] for name in self.lookups}
+        made = self.body(**{name: inputs[name] for name in self.sources}, **opened)
         if not isinstance(made, Mapping):
             if self.outputs != (self.name,):
                 raise AppError(
@@ -82,6 +92,19 @@ class App:
     @property
     def jobs(self) -> Mapping[str, Job]:
         return dict(self._jobs)
+
+    def with_lookups(self, names: Collection[str]) -> App:
+        """The same app, whose parameters of these names are lookups, not sources."""
+        made = copy(self)
+        made._jobs = {
+            name: replace(
+                job,
+                sources=tuple(one for one in job.sources if one not in names),
+                lookups=tuple(one for one in job.sources if one in names),
+            )
+            for name, job in self._jobs.items()
+        }
+        return made
 
     @overload
     def job(self, body: Body) -> Body: ...

@@ -130,7 +130,9 @@ def test_a_surprise_is_kept_in_a_file_and_shown_on_demand(shop: Path, monkeypatc
 def test_config_is_shown_as_text_and_as_json(shop: Path) -> None:
     assert "shop/rekappa.yaml is fine" in call("config", "shop").stdout
     plain = json.loads(call("config", "shop", "--json").stdout)
-    assert plain["queries"] == [{"query": "totals", "job": "totals", "output": "totals", "sink": "totals"}]
+    assert plain["queries"] == [
+        {"query": "totals", "job": "totals", "output": "totals", "sink": "totals", "sources": ["clicks"]}
+    ]
     assert plain["config"]["sources"]["clicks"]["selected"] == "live"
     rows = json.loads(call("config", "shop", "--explain", "--json", "--set", "archive.evolve=false").stdout)
     by_key = {row["key"]: (row["value"], row["origin"]) for row in rows}

@@ -15,7 +15,8 @@ from click.testing import CliRunner
 from pydantic import SecretStr
 
 from rekappa.cli.main import main
-from rekappa.cli.output import output, plain, readable
+from rekappa.cli.output import output
+from rekappa.shown import plain, readable
 
 
 class Colour(Enum):

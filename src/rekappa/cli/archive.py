@@ -53,6 +53,7 @@ def run(
         out.table("Would archive", ["source", "topics", "table"], rows)
         return
     from rekappa.archive.router import RouteProgress, run_routers
+    from rekappa.operations.deeds import name_run, record_deed
     from rekappa.runs.signals import stopping_on_signals
     from rekappa.sources.topics import require_topics
     from rekappa.spark.session import open_session
@@ -69,6 +70,8 @@ def run(
             )
 
         def started(made: Run) -> None:
+            name_run(home, made.id)
+            record_deed(home, "archive", made.app, made.id)
             click.echo(f"run {made.id}: Ctrl-C stops it after the current batch", err=True)
 
         done = run_routers(
@@ -87,6 +90,61 @@ def run(
         return
     out.table(
         "Archived", ["source", "rows", "complete until"], [(p.source, p.rows, _until(p.complete_until)) for p in done]
+    )
+
+
+@archive.command()
+@click.argument("app")
+@click.option("--lookup", "name", metavar="NAME", help="Only this lookup.")
+@click.option("--once", is_flag=True, help="Look once, instead of until stopped.")
+@click.option(
+    "--since", metavar="TIME", help="When the rows of a first look began to hold; their own snapshots tell otherwise."
+)
+@set_option
+@json_option
+@dry_run_option
+def lookup(
+    app: str,
+    name: str | None,
+    once: bool,
+    since: str | None,
+    overrides: tuple[str, ...],
+    as_json: bool,
+    dry_run: bool,
+) -> None:
+    """Keep the versions of tables that APP looks up and that do not say since when their rows hold.
+
+    Looks at each as often as it declares (`every`) until stopped, and appends what changed to its table of versions.
+    One process at a time keeps a lookup.
+    """
+    from rekappa.config.load import load
+    from rekappa.lookups.keep import kept_lookups
+    from rekappa.lookups.versions import kept_table
+    from rekappa.timeline import parse_instant
+
+    loaded, home, out = load(app, overrides=overrides), Home.locate(), output(as_json)
+    found = kept_lookups(loaded.config, name)
+    try:
+        began = parse_instant(since) if since is not None else None
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="--since") from None
+    if dry_run or not found:
+        rows = [(one, kept.type, kept_table(loaded.config, one, kept), str(kept.every)) for one, kept in found.items()]
+        out.table("Would keep", ["lookup", "type", "versions", "every"], rows)
+        return
+    from rekappa.lookups.keeper import VersionKeeper
+    from rekappa.runs.signals import stopping_on_signals
+    from rekappa.spark.session import open_session
+
+    with stopping_on_signals() as stop:
+        spark = open_session(loaded.config, "archive", home)
+        keeper = VersionKeeper(spark, loaded, home, found, began)
+        looks = keeper.run(stop, once=once, tell=lambda text: click.echo(text, err=True))
+    spark.stop()
+    out.table(
+        "Kept",
+        ["lookup", "versions", "keys changed"],
+        [(one.lookup, one.table, one.changed) for one in looks],
     )
 
 
@@ -119,9 +177,11 @@ def compact(
         )
         return
     from rekappa.archive.compact import compact as merge
+    from rekappa.operations.deeds import record_deed
     from rekappa.spark.session import open_session
 
     spark = open_session(loaded.config, "archive", home)
+    record_deed(home, "compact", loaded.config.app)
     done = [merge(spark, route, older_than) for route in found]
     spark.stop()
     rows = [(c.source, c.table, c.files_before, c.files_after, c.bytes) for c in done]
@@ -218,6 +278,56 @@ def status(app: str, source: str | None, overrides: tuple[str, ...], as_json: bo
     out.table("Archive", columns, rows)
     if any(one.lag is None for one in found):
         out.message("No lag is shown where Kafka, or the topic, can't be reached.")
+
+
+@archive.command()
+@click.argument("app")
+@source_option
+@set_option
+@json_option
+def overview(app: str, source: str | None, overrides: tuple[str, ...], as_json: bool) -> None:
+    """Show how APP's archive lies in time: rows by source and region, dead letters, up to when it is complete.
+
+    From the tables' metadata: rows are spread over the time that their file covers.
+    """
+    from rekappa.archive.overview import overview as look
+    from rekappa.archive.tables import routes
+    from rekappa.config.load import load
+    from rekappa.plan.picture import drawn
+
+    loaded, home, out = load(app, overrides=overrides), Home.locate(), output(as_json)
+    found = [look(loaded, home, route) for route in routes(loaded, source)]
+    out.document(found)
+    for one in found if not as_json else ():
+        between = f"{one.start:%Y-%m-%d %H:%M} .. {one.end:%Y-%m-%d %H:%M} UTC" if one.start and one.end else "empty"
+        click.echo(f"{one.source}  {between}  {_until(one.complete_until) or ''}")
+        for name, cells in (*one.rows.items(), ("dead letters", one.dead)):
+            if any(cells):
+                click.echo(f"  {name:<14} {drawn(cells, 80)}  {sum(cells):,}")
+
+
+@archive.command(name="dead")
+@click.argument("app")
+@source_option
+@click.option("--limit", type=click.IntRange(min=1, max=10_000), default=20, show_default=True, help="At most so many.")
+@set_option
+@json_option
+def dead(app: str, source: str | None, limit: int, overrides: tuple[str, ...], as_json: bool) -> None:
+    """Show the newest messages of APP that could not be decoded: why, where Kafka had them, and their bytes (hex)."""
+    from rekappa.archive.overview import dead_letters
+    from rekappa.archive.tables import routes
+    from rekappa.config.load import load
+
+    loaded, home, out = load(app, overrides=overrides), Home.locate(), output(as_json)
+    found = [one for route in routes(loaded, source) for one in dead_letters(loaded, home, route, limit=limit)]
+    if as_json:
+        out.document(found)
+        return
+    rows = [
+        (one.source, one.region, one.topic, one.partition, one.offset, one.ingested, one.reason, one.value[:40].hex())
+        for one in found
+    ]
+    out.table("Dead letters", ["source", "region", "topic", "part", "offset", "ingested", "reason", "bytes"], rows)
 
 
 @archive.command()

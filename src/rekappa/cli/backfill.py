@@ -12,7 +12,6 @@ import click
 from rekappa.cli.margins import told_margins
 from rekappa.cli.options import app_argument, dry_run_option, home_of_tables, json_option, run_argument, set_option
 from rekappa.cli.output import Output, output
-from rekappa.errors import RunError
 from rekappa.home import Home
 from rekappa.timeline import Window, format_duration, format_instant
 
@@ -179,6 +178,10 @@ def backfill(app: str, as_json: bool, dry_run: bool, **told: Any) -> None:
 
 
 def _started(run: Run) -> None:
+    from rekappa.operations.deeds import name_run, record_deed
+
+    name_run(Home.locate(), run.id)
+    record_deed(Home.locate(), "backfill", run.app, run.id)
     click.echo(f"run {run.id}: Ctrl-C stops it; `rekappa pause|cancel {run.id}` from elsewhere", err=True)
 
 
@@ -218,6 +221,7 @@ def _show_run(out: Output, run: Run) -> None:
 @json_option
 def pause(run: str, dry_run: bool, as_json: bool) -> None:
     """Let a running backfill wait before its next chunk or slice. `rekappa resume RUN` lets it go on."""
+    from rekappa.operations.deeds import record_deed
     from rekappa.runs import control
     from rekappa.store.runs import RunStore
 
@@ -227,6 +231,7 @@ def pause(run: str, dry_run: bool, as_json: bool) -> None:
     if dry_run:
         out.record({"run": found.id, "state": found.state, "would": "pause"})
         return
+    record_deed(Home.locate(), "pause", found.app, found.id)
     out.record({"run": control.pause(store, run).id, "asked": "pause"})
 
 
@@ -236,6 +241,7 @@ def pause(run: str, dry_run: bool, as_json: bool) -> None:
 @json_option
 def cancel(run: str, dry_run: bool, as_json: bool) -> None:
     """Give up a backfill. What it wrote stays in staging until `rekappa clean`."""
+    from rekappa.operations.deeds import record_deed
     from rekappa.runs import control
     from rekappa.store.runs import RunStore
 
@@ -245,6 +251,7 @@ def cancel(run: str, dry_run: bool, as_json: bool) -> None:
     if dry_run:
         out.record({"run": found.id, "state": found.state, "would": "cancel"})
         return
+    record_deed(Home.locate(), "cancel", found.app, found.id)
     ended = control.cancel(store, run)
     out.record({"run": ended.id, "state": ended.state, "asked": "cancel"})
 
@@ -258,26 +265,26 @@ def resume(run: str, dry_run: bool, as_json: bool) -> None:
 
     What is in staging is not made again; no row is lost or doubled. The run goes on with the code that it began with.
     """
+    from rekappa.operations.deeds import name_run, record_deed
+    from rekappa.operations.runs import Resumption, resumption
     from rekappa.runs import control
-    from rekappa.store.record import State, Wish
+    from rekappa.store.record import Wish
     from rekappa.store.runs import RunStore
 
     home, out = Home.locate(), output(as_json)
     store = RunStore.existing(home)
     found = control.backfill_run(store, run, "resume")
-    waiting = found.state.going
-    if waiting and found.state is not State.PAUSED and found.wish is not Wish.PAUSE:
-        raise RunError(f"Cannot resume run {found.id}: process {found.pid} is at work on it")
-    if not waiting and not found.state.resumable:
-        raise RunError(f"Cannot resume run {found.id}: it is {found.state}", hint="Start a new backfill.")
+    waiting = resumption(found) is Resumption.THERE
     if dry_run:
         where = f"in process {found.pid}" if waiting else "in this process"
         out.record({"run": found.id, "state": found.state, "would": f"go on {where}"})
         return
+    record_deed(home, "resume", found.app, found.id)
     if waiting:
         store.update(found.id, wish=Wish.GO)
         out.record({"run": found.id, "asked": "go on"})
         return
+    name_run(home, found.id)
     if found.kind == "control":
         _resume_control(out, home, found)
         return

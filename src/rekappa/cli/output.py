@@ -17,15 +17,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, redirect_stdout, suppress
 from contextvars import ContextVar
-from dataclasses import fields, is_dataclass
-from datetime import datetime, timedelta
-from enum import Enum
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
-from rekappa.timeline import format_duration, format_instant
+from rekappa.shown import plain, readable
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -214,46 +210,6 @@ class _Lines(ProgressBar):
         self._last = now
         share = f" {100 * done / self._total:.0f} %" if self._total else ""
         click.echo(f"{self._title}{share}" + (f"  {text}" if text else ""), err=True)
-
-
-def readable(value: Any) -> str:
-    """A value as a person reads it."""
-    if value is None:
-        return "-"
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, int):
-        return f"{value:,}" if abs(value) >= 100_000 else str(value)
-    if isinstance(value, float):
-        return f"{value:,.2f}".rstrip("0").rstrip(".") if abs(value) >= 1 else f"{value:.3g}"
-    if isinstance(value, list | tuple | set | frozenset):
-        return ", ".join(readable(item) for item in value)
-    if isinstance(value, Mapping):
-        return ", ".join(f"{key}: {readable(item)}" for key, item in value.items())
-    return str(plain(value))
-
-
-def plain(value: Any) -> Any:
-    """A value as JSON has it: times and durations as text, secrets masked by their own `str`."""
-    if value is None or isinstance(value, bool | int | str):
-        return value
-    if isinstance(value, float):
-        return value if value - value == 0 else None
-    if isinstance(value, datetime):
-        return format_instant(value) if value.tzinfo else value.isoformat()
-    if isinstance(value, timedelta):
-        return format_duration(value)
-    if isinstance(value, Enum):
-        return plain(value.value)
-    if isinstance(value, Mapping):
-        return {str(key): plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple | set | frozenset):
-        return [plain(item) for item in value]
-    if is_dataclass(value) and not isinstance(value, type):
-        return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
-    if isinstance(value, Path | bytes):
-        return str(value) if isinstance(value, Path) else value.hex()
-    return str(value)
 
 
 def _console(err: bool = False) -> Console:

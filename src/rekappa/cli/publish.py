@@ -111,6 +111,7 @@ def publish(
     asks. The live job may go on. Refused when somebody else changed the window since the backfill began. `rekappa undo
     RUN` brings the window back.
     """
+    from rekappa.operations.deeds import record_deed
     from rekappa.publish.evaluate import publish as carry_out
     from rekappa.publish.gate import require_judged, require_validated
     from rekappa.publish.make import make_publish_plan
@@ -128,6 +129,7 @@ def publish(
     if state == "published":
         agreed(yes, f"Replace {staged.window} in production?")
     if not dry_run:
+        record_deed(staged.home, "publish", staged.run.app, staged.run.id, sinks=[one.sink for one in plan.sinks])
         carry_out(spark, staged, plan, tell=_note)
     out.document({**plan.as_json(), "state": state})
     out.message(
@@ -154,6 +156,7 @@ def undo(
     as_json: bool,
 ) -> None:
     """Bring back the window as it was before RUN was published. What was appended elsewhere since then stays."""
+    from rekappa.operations.deeds import record_deed
     from rekappa.publish.evaluate import undo as bring_back
     from rekappa.publish.evaluate import undo_states
     from rekappa.publish.plan import PublishState
@@ -168,6 +171,7 @@ def undo(
         return
     if there:
         agreed(yes, f"Bring back {staged.window} in production as it was?")
+    record_deed(staged.home, "undo", staged.run.app, staged.run.id, sinks=there)
     done = bring_back(spark, staged, force=force, tell=_note)
     state = "undone" if any(one.happened for one in done) else "already undone"
     out.document({"run": staged.run.id, "state": state, "sinks": [asdict(one) for one in done]})
@@ -203,6 +207,7 @@ def clean(
     nothing was heard of for so long are forgotten, with what they left.
     """
     from rekappa.config.load import load, require_production
+    from rekappa.operations.deeds import record_deed
     from rekappa.publish.clean import clean as remove
     from rekappa.runs.backfill import backfill_session
     from rekappa.store.runs import RunStore
@@ -223,6 +228,7 @@ def clean(
         tables, runs = sum(one.sink is not None for one in going), len({one.run for one in going if one.run})
         undo = f" {lost} publications can't be undone then." if lost else ""
         agreed(yes, f"Remove {tables} staging tables, and what else {runs} runs left?{undo}")
+        record_deed(home, "clean", loaded.config.app, names=[one.name for one in going])
         found = remove(spark, loaded.config, home, older_than=age, history=past)
     gone = "would remove" if dry_run else "removed"
     rows = [

@@ -83,6 +83,7 @@ def run(
 @contextmanager
 def live_progress(out: Output, title: str) -> Iterator[dict[str, Any]]:
     """How a live run is shown while it runs: what to give to `run_live` as on_start, on_progress and tell."""
+    from rekappa.operations.deeds import name_run, record_deed
     from rekappa.runs.queries import QueryProgress
     from rekappa.store.record import Run
     from rekappa.tokens import reports as rates
@@ -94,6 +95,8 @@ def live_progress(out: Output, title: str) -> Iterator[dict[str, Any]]:
             line.update(sum(report.rows for report in reports), text="   ".join(words))
 
         def started(made: Run) -> None:
+            name_run(Home.locate(), made.id)
+            record_deed(Home.locate(), "run", made.app, made.id)
             click.echo(f"run {made.id}: Ctrl-C stops it after the current batch", err=True)
 
         yield {"on_start": started, "on_progress": show, "tell": lambda text: click.echo(text, err=True)}
@@ -132,6 +135,7 @@ def _words(report: object) -> str:
 @json_option
 def stop(run: str, dry_run: bool, as_json: bool) -> None:
     """Stop RUN after its current batch, and wait until it has."""
+    from rekappa.operations.deeds import record_deed
     from rekappa.runs.stopping import process_of, stop_run
     from rekappa.store.runs import RunStore
 
@@ -141,4 +145,5 @@ def stop(run: str, dry_run: bool, as_json: bool) -> None:
     if dry_run:
         out.record({"run": found.id, "state": found.state, "would_stop_process": process_of(store, found.id).pid})
         return
+    record_deed(Home.locate(), "stop", found.app, found.id)
     show_run(out, Home.locate(), stop_run(store, found.id).id)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rekappa.cli.options import json_option
-from rekappa.cli.output import Output, output, plain
+from rekappa.cli.output import Output, output
 from rekappa.errors import RunError
 from rekappa.home import Home
 
@@ -35,6 +35,7 @@ def runs(run: str | None, app: str | None, other: str | None, as_json: bool) -> 
       rekappa runs backfill_20261101_130000_ab12
       rekappa runs backfill_20261101_130000_ab12 --diff live_20261101_120000_cd34
     """
+    from rekappa.operations.runs import runs_document
     from rekappa.store.runs import RunStore
 
     home, out = Home.locate(), output(as_json)
@@ -52,7 +53,7 @@ def runs(run: str | None, app: str | None, other: str | None, as_json: bool) -> 
         known = ", ".join(sorted({one.app for one in store.runs()})) or "none"
         click.echo(f"no app {app!r} has run here; those that have: {known}", err=True)
     if out.is_json:
-        out.document([{**plain(one), "owner": one.owner} for one in found])
+        out.document(runs_document(found))
         return
     rows = [
         (one.id, one.app, one.owner, one.kind, one.state, one.created, one.ended,
@@ -64,16 +65,15 @@ def runs(run: str | None, app: str | None, other: str | None, as_json: bool) -> 
 
 def show_run(out: Output, home: Home, run_id: str) -> None:
     """One run and all that is known of it."""
+    from rekappa.operations.runs import run_document
     from rekappa.store.runs import RunStore
 
     store = RunStore.existing(home)
-    found = store.run(run_id)
-    starts = store.starts(found.id)
-    controls = [one for one in store.runs(found.app) if one.spec.get("control_of") == found.id]
     if out.is_json:
-        code = [plain(one) for one in starts]
-        out.document({**plain(found), "owner": found.owner, "code": code, "controls": [one.id for one in controls]})
+        out.document(run_document(store, run_id))
         return
+    found = store.run(run_id)
+    starts, controls = store.starts(found.id), store.controls(found)
     out.record(dict(_facts(found, controls)), title="Run")
     if starts:
         rows = [(one.query or "all", one.batch, one.code.hash and one.code.hash[:12], *_git(one)) for one in starts]

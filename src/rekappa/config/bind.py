@@ -33,7 +33,7 @@ class Query:
 
 def load_app(loaded: Loaded) -> App:
     """Import the entry file and check that it fits the configuration; refuses with `AppError`."""
-    app = _app(_imported(loaded), loaded)
+    app = _app(_imported(loaded), loaded).with_lookups(loaded.config.lookups)
     found = list(_problems(app, loaded))
     if len(found) == 1:
         raise AppError(f"Cannot bind {found[0].place}: {found[0].text}", hint=found[0].hint)
@@ -185,10 +185,14 @@ def _problems(app: App, loaded: Loaded) -> Iterator[Problem]:
     made: dict[str, Job] = {}
     for job in app.jobs.values():
         at = _defined(job)
+        if not job.sources:
+            yield Problem(at, f"job {job.name!r} reads lookups alone", "A job has at least one source beside them.")
         for source in job.sources:
             if source not in config.sources:
                 yield Problem(
-                    at, f"job {job.name!r} reads {source!r}, which is no source", nearest(source, config.sources)
+                    at,
+                    f"job {job.name!r} reads {source!r}, which is no source and no lookup",
+                    nearest(source, (*config.sources, *config.lookups)),
                 )
         for output in job.outputs:
             if output in made:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path as FilePath
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
+from rekappa.config.lookups import ChangesLookup, IcebergLookup, KeptVersions
 from rekappa.config.model import (
     AppConfig,
     HiveCandidate,
@@ -45,12 +46,15 @@ Finding = tuple[Path, str, str | None]
 def problems(config: AppConfig, folder: FilePath, origins: Mapping[Path, Origin], name: str) -> list[Problem]:
     """Everything that is wrong with a configuration that has the right shape."""
     found = [*_names(config), *_sources(config, folder), *_sinks(config), *_profiles(config), *_tables(config)]
-    found += [*_shared(config), *_time_zones(config)]
+    found += [*_lookups(config, folder), *_shared(config), *_time_zones(config)]
     return [Problem(place(path, origins, name), f"{dotted(path)} {text}", hint) for path, text, hint in found]
 
 
 def _names(config: AppConfig) -> Iterator[Finding]:
-    for kind, members in (("sources", config.sources), ("sinks", config.choices), ("catalogs", config.catalogs)):
+    for kind, members in (
+        ("sources", config.sources), ("lookups", config.lookups), ("sinks", config.choices),
+        ("catalogs", config.catalogs),
+    ):  # fmt: skip
         for name in members:
             if not _IDENTIFIER.match(name):
                 yield (kind, name), f"can't be a name: {name!r}", "Use letters, digits and _."
@@ -161,6 +165,36 @@ def _sinks(config: AppConfig) -> Iterator[Finding]:
             )
 
 
+def _lookups(config: AppConfig, folder: FilePath) -> Iterator[Finding]:
+    for name, lookup in config.lookups.items():
+        here = ("lookups", name)
+        if name in config.sources:
+            yield here, "has the name of a source", "A parameter of a job is one or the other: rename it."
+        if len(set(lookup.key)) < len(lookup.key):
+            yield (*here, "key"), f"names a column twice: {', '.join(lookup.key)}", None
+        if not isinstance(lookup, ChangesLookup):
+            continue
+        source = config.sources.get(lookup.source)
+        if source is None:
+            yield (*here, "source"), f"is {lookup.source!r}, which is no source", nearest(lookup.source, config.sources)
+        elif not any(isinstance(one, IcebergCandidate) for one in source.candidates.values()):
+            yield (
+                (*here, "source"),
+                f"is {lookup.source!r}, which has no archive",
+                f"Its versions are read from there: give sources.{lookup.source} an iceberg candidate.",
+            )
+        elif lookup.envelope is None:
+            known = [column.name for column in payload_columns(source, folder)]
+            wanted = (*lookup.key, *(one for one in (lookup.sequence, lookup.deleted) if one))
+            for column in wanted:
+                if column not in known:
+                    yield (
+                        here,
+                        f"goes by {column!r}, which is no column of source {lookup.source!r}",
+                        nearest(column, known),
+                    )
+
+
 def _candidates(config: AppConfig) -> Iterator[tuple[Path, Sink]]:
     """Every candidate of every sink, and where it is written."""
     for name, choice in config.choices.items():
@@ -190,6 +224,11 @@ def _tables(config: AppConfig) -> Iterator[Finding]:
             elif isinstance(candidate, HiveCandidate) and not candidate.table:
                 yield ("sources", name, "candidates", candidate_name, "table"), "is empty", None
     tables += [((*path, "table"), sink.table) for path, sink in _candidates(config) if isinstance(sink, IcebergSink)]
+    for name, lookup in config.lookups.items():
+        if isinstance(lookup, IcebergLookup):
+            tables.append((("lookups", name, "table"), lookup.table))
+        if isinstance(lookup, KeptVersions) and lookup.versions is not None:
+            tables.append((("lookups", name, "versions"), lookup.versions))
     if config.archive.dead_letters is not None:
         tables.append((("archive", "dead_letters"), config.archive.dead_letters))
     for path, table in tables:

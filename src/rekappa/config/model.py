@@ -6,27 +6,10 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, model_validator
+from pydantic import BeforeValidator, Field, SecretStr, model_validator
 
-from rekappa.config.origin import is_secret
-from rekappa.timeline import parse_duration
-
-Option = str | int | float | bool | SecretStr
-
-
-def _duration(value: Any) -> Any:
-    """A length of time always has a unit; only zero needs none."""
-    if isinstance(value, str):
-        return parse_duration(value)
-    if isinstance(value, bool | int | float) and (value != 0 or isinstance(value, bool)):
-        raise ValueError(f"{value} has no unit: write it like '15 minutes'")
-    return value
-
-
-def _number(value: Any) -> Any:
-    if isinstance(value, bool):
-        raise ValueError(f"{str(value).lower()} is not a number")
-    return value
+from rekappa.config.fields import Duration, Float, Int, Model, Names, Options
+from rekappa.config.lookups import LookupTable
 
 
 def _output_mode(value: Any) -> Any:
@@ -38,24 +21,7 @@ def _output_mode(value: Any) -> Any:
     return value
 
 
-def _sealed(options: dict[str, Option]) -> dict[str, Option]:
-    """Options whose name says that they are secret become secret, so that no log shows them."""
-    return {
-        key: SecretStr(str(value)) if is_secret((key,)) and not isinstance(value, SecretStr | bool) else value
-        for key, value in options.items()
-    }
-
-
-Duration = Annotated[timedelta, BeforeValidator(_duration)]
-Names = Annotated[tuple[str, ...], BeforeValidator(lambda v: (v,) if isinstance(v, str) else v)]
-Options = Annotated[dict[str, Option], AfterValidator(_sealed)]
 OutputMode = Annotated[Literal["append", "update"], BeforeValidator(_output_mode)]
-Int = Annotated[int, BeforeValidator(_number)]
-Float = Annotated[float, BeforeValidator(_number)]
-
-
-class Model(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True, allow_inf_nan=False)
 
 
 class Cluster(Model):
@@ -67,7 +33,7 @@ class Cluster(Model):
     bootstrap: str = Field(min_length=1, description="Its brokers, host:port, or `stack`, which `rekappa up` starts.")
     region: str = "local"
     topic_prefix: str = ""
-    options: Options = {}
+    options: Options = Field(default={})
 
     def topic(self, name: str) -> str:
         """The topic's name on this cluster."""
@@ -80,14 +46,14 @@ class Catalog(Model):
     type: Literal["stack", "jdbc", "rest", "hadoop", "hive", "glue"] = "stack"
     uri: str | None = None
     warehouse: str | None = None
-    options: Options = {}
+    options: Options = Field(default={})
 
 
 class Registry(Model):
     """A schema registry that speaks Confluent's API. `options` are named as Confluent's own clients name them."""
 
     url: str = Field(min_length=1, description="Its address, with the path at which its API begins.")
-    options: Options = {}
+    options: Options = Field(default={})
 
 
 class Format(Model):
@@ -394,7 +360,7 @@ class Profile(Model):
     master: str = "local[*]"
     trigger: Duration | None = None
     max_rows_per_second: Float | None = Field(default=None, gt=0)
-    spark: Options = {}
+    spark: Options = Field(default={})
 
     @model_validator(mode="before")
     @classmethod
@@ -418,10 +384,11 @@ class AppConfig(Model):
     app: str = Field(pattern=r"^[a-z][a-z0-9_-]*$")
     entry: str = "app.py"
     owner: str | None = None
-    clusters: dict[str, Cluster] = {"main": Cluster(bootstrap="stack")}
+    clusters: dict[str, Cluster] = Field(default={"main": Cluster(bootstrap="stack")})
     catalogs: dict[str, Catalog] = Field(default={"lake": Catalog()}, min_length=1)
-    registries: dict[str, Registry] = {}
+    registries: dict[str, Registry] = Field(default={})
     sources: dict[str, Source] = Field(min_length=1)
+    lookups: dict[str, LookupTable] = Field(default={})
     choices: dict[str, SinkChoice] = Field(alias="sinks", min_length=1)
     archive: Archive = Archive()
     profiles: Profiles = Profiles()

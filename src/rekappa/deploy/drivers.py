@@ -10,8 +10,9 @@ from math import ceil
 from typing import Literal
 
 from rekappa.archive.tables import routes
+from rekappa.config.fields import Option
 from rekappa.config.load import Loaded
-from rekappa.config.model import Option, Profile
+from rekappa.config.model import Profile
 from rekappa.errors import ArchiveError, ConfigError
 
 GRACE = timedelta(minutes=5)

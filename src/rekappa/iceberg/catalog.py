@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rekappa.config.model import AppConfig, Catalog, Option
+from rekappa.config.fields import Option
+from rekappa.config.model import AppConfig, Catalog
 from rekappa.errors import ConfigError, SourceError
 from rekappa.home import Home
 

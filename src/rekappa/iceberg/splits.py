@@ -102,6 +102,15 @@ def table_splits(
     )
 
 
+def whole_files(table: Table, source: str, stretch: Window | None = None) -> list[Split]:
+    """Every file of the table's current state that can hold events of a stretch, or of any time; none is opened that
+    has bounds in the metadata."""
+    if table.current_snapshot() is None:
+        return []
+    reads = stretch or Window(EPOCH, datetime(9999, 1, 1, tzinfo=UTC))
+    return list(_files(table, source, _columns(table), reads, (), dict(table.io.properties)))
+
+
 def _columns(table: Table) -> _Columns:
     schema = table.schema()
     ids = {name: _field_id(schema, name) for name in (INGESTION, REGION, PARTITION, OFFSET)}

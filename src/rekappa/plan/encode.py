@@ -12,7 +12,7 @@ from typing import Any
 
 from rekappa.plan.finality import Finality
 from rekappa.plan.model import OffsetRange, Slice, SourceSlice, Split, source_of
-from rekappa.plan.plan import Chunk, Estimate, JobPlan, Mode, Plan, SourcePlan
+from rekappa.plan.plan import Chunk, Estimate, JobPlan, LookupPlan, Mode, Plan, SourcePlan
 from rekappa.plan.shape import Tolerance
 from rekappa.timeline import TICK, Window, instant, micros
 
@@ -105,6 +105,7 @@ def _encode_job(job: JobPlan) -> Json:
         "drain_reason": job.drain_reason,
         "reads": encode_window(job.reads),
         "sources": [_encode_source(source) for source in job.sources],
+        "lookups": [_encode_lookup(lookup) for lookup in job.lookups],
         "slices": len(job.slices),
         "chunks": [[c.number, encode_window(c.output), encode_window(c.reads)] for c in job.chunks],
         "finality": None if job.finality is None else _encode_finality(job.finality),
@@ -138,6 +139,7 @@ def _decode_job(value: Json, slices: tuple[Slice, ...]) -> JobPlan:
         drain_reason=value["drain_reason"],
         reads=decode_window(value["reads"]),
         sources=tuple(_decode_source(source) for source in value["sources"]),
+        lookups=tuple(_decode_lookup(lookup) for lookup in value["lookups"]),
         slices=slices,
         chunks=tuple(Chunk(n, decode_window(output), decode_window(reads)) for n, output, reads in value["chunks"]),
         finality=None if value["finality"] is None else _decode_finality(value["finality"]),
@@ -174,6 +176,16 @@ def _decode_finality(value: list[Any]) -> Finality:
         bool(open_before),
         bool(held),
     )
+
+
+def _encode_lookup(lookup: LookupPlan) -> list[Any]:
+    first = None if lookup.first is None else micros(lookup.first)
+    return [lookup.name, lookup.table, lookup.snapshot, lookup.versions, first]
+
+
+def _decode_lookup(value: list[Any]) -> LookupPlan:
+    name, table, snapshot, versions, first = value
+    return LookupPlan(name, table, snapshot, versions, None if first is None else instant(first))
 
 
 def _encode_source(source: SourcePlan) -> Json:

@@ -64,16 +64,21 @@ def stretches(reads: Window, window: Window, columns: int) -> str:
 
 def bars(source: SourcePlan, reads: Window, columns: int, regions: Sequence[str] = ()) -> str:
     """How many rows lie where, to the source's own scale; a question mark where the archive is not complete."""
-    rows = _resampled(source.density, columns)
-    most = max(rows, default=0)
-    drawn = [_bar(value / most) if value > 0 else "·" for value in rows]
+    cells = list(drawn(source.density, columns))
     known = [moment for region, moment in source.complete_until.items() if not regions or region in regions]
     if known:
         complete = min(known)
         if complete < reads.end:
             for column in range(_column(complete, reads, columns), columns):
-                drawn[column] = "?"
-    return "".join(drawn)
+                cells[column] = "?"
+    return "".join(cells)
+
+
+def drawn(counts: Sequence[int], columns: int) -> str:
+    """Counts as bars, to their own scale."""
+    rows = _resampled(counts, columns)
+    most = max(rows, default=0)
+    return "".join(_bar(value / most) if value > 0 else "·" for value in rows)
 
 
 def _bar(share: float) -> str:

@@ -20,7 +20,7 @@ from rekappa.plan.model import Slice
 from rekappa.plan.shape import Tolerance
 from rekappa.timeline import Window
 
-PLAN_VERSION = 5
+PLAN_VERSION = 6
 """The version that this rekappa writes and reads."""
 
 
@@ -81,6 +81,18 @@ class SourcePlan:
 
 
 @dataclass(frozen=True, slots=True)
+class LookupPlan:
+    """The version of a lookup's table that is read: `versions` of its rows begin in the job's `reads`, the first of all
+    at `first`."""
+
+    name: str
+    table: str
+    snapshot: int | None
+    versions: int
+    first: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
 class JobPlan:
     """One job's part: its mode, and then chunks (bulk) or slices (the other modes), never both.
 
@@ -113,6 +125,7 @@ class JobPlan:
     finality: Finality | None = None
     vouched: bool = True
     state: str = ""
+    lookups: tuple[LookupPlan, ...] = ()
 
     @property
     def name(self) -> str:

@@ -9,12 +9,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import timedelta
 from typing import Any
 
 from rekappa.plan.picture import picture
-from rekappa.plan.plan import Estimate, JobPlan, Mode, Plan, SourcePlan
+from rekappa.plan.plan import Estimate, JobPlan, LookupPlan, Mode, Plan, SourcePlan
 from rekappa.plan.remarks import remarks
 from rekappa.plan.words import count, size
 from rekappa.timeline import Window, format_duration, format_instant
@@ -84,6 +84,7 @@ def _job(job: JobPlan, plan: Plan, width: int) -> JobReport:
         Fact("warm-up", format_duration(job.warm_up), job.warm_up_reason),
         Fact("drain", format_duration(job.drain), job.drain_reason),
         Fact("reads", str(job.reads), "ingestion time"),
+        *(_lookup(lookup) for lookup in job.lookups),
         Fact("chunks", count(len(job.chunks))) if job.mode is Mode.BULK else _slices(job),
         *_estimate(job.estimate),
     ]
@@ -94,6 +95,12 @@ def _job(job: JobPlan, plan: Plan, width: int) -> JobReport:
         picture(job, plan.window, regions=plan.regions, width=width),
         remarks(job, plan.window),
     )
+
+
+def _lookup(lookup: LookupPlan) -> Fact:
+    since = "no version" if lookup.first is None else f"known since {format_instant(lookup.first)}"
+    versions = f"{count(lookup.versions)} versions begin in what is read, {since}"
+    return Fact(f"lookup {lookup.name}", f"{lookup.table} as of each event's time", versions)
 
 
 def _slices(job: JobPlan) -> Fact:
@@ -158,6 +165,10 @@ def _summary(job: JobPlan, plan: Plan) -> dict[str, Any]:
         "largest_slice_rows": max((part.rows for part in job.slices), default=0),
         "chunks": [{"output": _window(chunk.output), "reads": _window(chunk.reads)} for chunk in job.chunks],
         "sources": [_source_summary(source) for source in job.sources],
+        "lookups": [
+            {**asdict(lookup), "first": None if lookup.first is None else format_instant(lookup.first)}
+            for lookup in job.lookups
+        ],
         "estimate": {
             "rows": estimate.rows,
             "bytes": estimate.bytes,

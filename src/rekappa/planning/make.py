@@ -19,6 +19,8 @@ from rekappa.config.model import AppConfig
 from rekappa.config.schema import payload_ddl
 from rekappa.errors import PlanError
 from rekappa.home import Home
+from rekappa.lookups.open import with_empty_lookups, with_lookups
+from rekappa.lookups.planned import lookup_warnings, plan_lookups
 from rekappa.plan.chunks import plan_chunks, whole_hours
 from rekappa.plan.finality import Finality
 from rekappa.plan.margins import Margins, derive, with_overrides
@@ -116,6 +118,8 @@ def _plan_job(
     notes = [*check_complete(inputs, request.window, reads, request.regions, request.allow_incomplete), *fit.notes]
     if not any(one.splits for one in inputs) and all(one.table is not None for one in inputs):
         notes.append("The archive holds no event of this window: the output will be empty.")
+    lookups = plan_lookups(spark, loaded.config, job, reads)
+    notes += lookup_warnings(lookups, reads)
     planned = JobPlan(
         job=job.name,
         sinks=tuple(query.sink for query in asked.queries),
@@ -127,6 +131,7 @@ def _plan_job(
         drain_reason=margins.drain_reason,
         reads=reads,
         sources=tuple(one.plan for one in inputs),
+        lookups=lookups,
         warnings=(*asked.choice.warnings, *margins.cut_off, *margins.notes, *notes),
         chance=tuple(sorted({name for shape in asked.shapes for name in (*shape.clock, *shape.random)})),
         tolerances=asked.tolerances,
@@ -168,7 +173,8 @@ def _ask(spark: SparkSession, loaded: Loaded, app: App, request: BackfillRequest
         outputs = [query.output for query in alike]
         # The job's other outputs are looked at beside these, each in a mode that it has.
         written = {**modes, **dict.fromkeys(outputs, mode)}
-        found = analyse(spark, job, schemas, dict.fromkeys(outputs, declared), written)
+        empty = with_empty_lookups(spark, config, job)
+        found = analyse(spark, empty, schemas, dict.fromkeys(outputs, declared), written)
         for query in alike:
             require_made(found[query.output].made, query.sink, config.sinks[query.sink])
         shapes += [replace(found[query.output], taken=taken_by(config.sinks[query.sink])) for query in alike]
@@ -222,7 +228,7 @@ def _with_whole_sessions(
 
     def results(reads: Window) -> list[DataFrame]:
         past = {name: open_batch(spark, loaded, home, name, reads, request.regions) for name in asked.job.sources}
-        made = asked.job.results(past)
+        made = with_lookups(spark, loaded.config, asked.job).results(past)
         return [made[query.output] for query in asked.queries]
 
     return with_whole_sessions(spark, margins, finality.of_recorded(), request.window, results)

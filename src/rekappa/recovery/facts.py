@@ -16,6 +16,7 @@ from rekappa.config.load import Loaded
 from rekappa.config.schema import payload_ddl
 from rekappa.errors import ArchiveError, PlanError, RekappaError, SourceError
 from rekappa.home import Home
+from rekappa.lookups.open import with_empty_lookups
 from rekappa.plan.coverage import Want, dropped
 from rekappa.plan.margins import derive
 from rekappa.plan.mode import OPEN
@@ -126,7 +127,7 @@ def _shapes(spark: SparkSession, loaded: Loaded, app: App, bound: Sequence[Query
     """What each query is made of, by its name."""
     config, found = loaded.config, {}
     for query in bound:
-        job, sink = app.jobs[query.job], config.sinks[query.sink]
+        job, sink = with_empty_lookups(spark, config, app.jobs[query.job]), config.sinks[query.sink]
         schemas = {name: record_ddl(payload_ddl(named_source(loaded, name), loaded.folder)) for name in job.sources}
         modes = {one.output: config.sinks[one.sink].output_mode for one in bound if one.job == job.name}
         shapes = analyse(

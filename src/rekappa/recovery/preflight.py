@@ -60,7 +60,7 @@ def lightly(loaded: Loaded) -> Loaded:
 def preflight(spark: SparkSession, live: LiveRun, chosen: Mapping[str, Restart]) -> dict[str, tuple[str, ...]]:
     """Try every query from its point; answer what is worth saying of each. Refuses what would not go on, or wrongly."""
     light = replace(live, loaded=lightly(live.loaded))
-    built = {one.query.name: one for one in build_queries(light, FromKafka(light, spark))}
+    built = {one.query.name: one for one in build_queries(spark, light, FromKafka(light, spark))}
     gone = _archived(spark, live, built, chosen)
     return {query: _try(spark, live, built[query], one, gone) for query, one in chosen.items()}
 

@@ -17,6 +17,7 @@ from rekappa.config.bind import Query, queries
 from rekappa.config.load import Loaded
 from rekappa.home import Home
 from rekappa.iceberg.commits import last_batch, load_table
+from rekappa.lookups.open import with_planned_lookups
 from rekappa.plan.chunks import whole_hours
 from rekappa.plan.plan import Chunk, JobPlan, Plan
 from rekappa.replay.sessions import cut_from
@@ -150,7 +151,8 @@ def _results(spark: SparkSession, bulk: BulkJob, reads: Window) -> Mapping[str, 
         source.name: open_batch(spark, bulk.loaded, bulk.home, source.name, reads, bulk.plan.regions, planned=source)
         for source in bulk.job.sources
     }
-    return results_of(bulk.app.jobs[bulk.job.job], inputs)
+    job = with_planned_lookups(spark, bulk.loaded.config, bulk.app.jobs[bulk.job.job], bulk.job.lookups)
+    return results_of(job, inputs)
 
 
 def in_output(rows: DataFrame, event_time: str | None, output: Window) -> DataFrame:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from rekappa.checkpoints.fingerprint import StatefulOperator
 from rekappa.config.bind import Query
+from rekappa.lookups.open import with_lookups
 from rekappa.runs.catch_up import Feeding, LiveRun
 from rekappa.spark.calling import results_of
 from rekappa.spark.outputs import require_made, require_time
@@ -15,7 +16,7 @@ from rekappa.spark.session import plain
 from rekappa.spark.state import PROVIDER, state_store
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
 
 @dataclass(frozen=True)
@@ -32,14 +33,14 @@ class BuiltQuery:
         return tuple(StatefulOperator(*one) for one in stateful_operators(self.rows))
 
 
-def build_queries(live: LiveRun, feeding: Feeding) -> list[BuiltQuery]:
+def build_queries(spark: SparkSession, live: LiveRun, feeding: Feeding) -> list[BuiltQuery]:
     """Call each job once over what it is fed with. Refuses what does not fit its sink; touches nothing."""
     config = live.loaded.config
     chosen = config.profiles.live.spark.get(PROVIDER)
     built = []
     for job in live.app.jobs.values():
         own = [query for query in live.bound if query.job == job.name and feeding.takes(query)]
-        results = results_of(job, feeding.inputs(job)) if own else {}
+        results = results_of(with_lookups(spark, config, job), feeding.inputs(job)) if own else {}
         for query in own:
             rows, declared = feeding.query(query, results[query.output]), config.sinks[query.sink]
             require_made(rows.columns, query.sink, declared)

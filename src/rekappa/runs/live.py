@@ -182,7 +182,7 @@ def _start(
     """
     loaded, config, history = live.loaded, live.loaded.config, live.history()
     cap = config.profiles.live.max_rows_per_second
-    built = [(one, open_sink(one.query.sink, config, live.home, cap)) for one in build_queries(live, feeding)]
+    built = [(one, open_sink(one.query.sink, config, live.home, cap)) for one in build_queries(spark, live, feeding)]
     for one, _ in built:
         _require_state(one, live.checkpoint(one.query), tell)
     prepare_sinks(spark, loaded, [(sink, one.rows.schema) for one, sink in built], tell)

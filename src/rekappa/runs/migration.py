@@ -19,6 +19,7 @@ from rekappa.config.load import Loaded
 from rekappa.config.schema import payload_ddl
 from rekappa.errors import RunError, SinkError
 from rekappa.home import Home
+from rekappa.lookups.open import with_empty_lookups
 from rekappa.record import record_ddl
 from rekappa.sinks.changes import Changes
 from rekappa.sinks.registry import open_sink
@@ -66,7 +67,7 @@ def _schemas(spark: SparkSession, loaded: Loaded, app: App, only: Collection[str
         if wanted:
             sources = {name: named_source(loaded, name) for name in job.sources}
             records = {name: record_ddl(payload_ddl(source, loaded.folder)) for name, source in sources.items()}
-            made = output_schemas(spark, job, records)
+            made = output_schemas(spark, with_empty_lookups(spark, config, job), records)
             found |= {query.sink: made[query.output] for query in wanted}
     return found
 

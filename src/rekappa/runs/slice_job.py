@@ -7,9 +7,11 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
+from rekappa.app import Job
 from rekappa.config.bind import Query, queries
 from rekappa.config.model import IcebergCandidate
 from rekappa.errors import RunError
+from rekappa.lookups.open import with_planned_lookups
 from rekappa.plan.plan import JobPlan, Mode, SourcePlan
 from rekappa.replay.closing import reached
 from rekappa.replay.ordered import ArchiveSource, HoldBack, Signal, SliceProgress, run_slices
@@ -33,6 +35,7 @@ def run_slices_job(work: Work, job: JobPlan) -> bool:
     config = work.loaded.config
     own = [query for query in queries(config, work.app) if query.sink in job.sinks]
     sources = {planned.name: _source(work, job, planned) for planned in job.sources}
+    planned = with_planned_lookups(work.spark, config, work.app.jobs[job.job], job.lookups)
     fresh = True
     for number, query in enumerate(own):
         checkpoint = work.folder / query.name
@@ -44,7 +47,7 @@ def run_slices_job(work: Work, job: JobPlan) -> bool:
             work.plan_file,
             job.name,
             sources,
-            lambda inputs, query=query: results_of(work.app.jobs[job.job], inputs)[query.output],  # type: ignore[misc]
+            lambda inputs, query=query: results_of(planned, inputs)[query.output],  # type: ignore[misc]
             _writer(work, query, sink),
             checkpoint,
             hold_back=HoldBack(work.plan.window, spec.event_time, superseding=spec.upserts),
@@ -63,13 +66,17 @@ def run_slices_job(work: Work, job: JobPlan) -> bool:
         if not work.spark.catalog.tableExists(sink.table):
             # There was nothing to read. That is a result too: an empty one.
             schemas = {name: source.schema for name, source in sources.items()}
-            sink.prepare(work.spark, output_schemas(work.spark, work.app.jobs[job.job], schemas)[query.output])
-        doubts = [moment for moment in (outcome.not_final_from, _cut_sessions(work, job, query)) if moment is not None]
+            sink.prepare(work.spark, output_schemas(work.spark, planned, schemas)[query.output])
+        doubts = [
+            moment
+            for moment in (outcome.not_final_from, _cut_sessions(work, job, planned, query))
+            if moment is not None
+        ]
         work.jobs[job.name]["queries"][query.name]["not_final_from"] = format_instant(min(doubts)) if doubts else None
     return fresh
 
 
-def _cut_sessions(work: Work, job: JobPlan, query: Query) -> datetime | None:
+def _cut_sessions(work: Work, job: JobPlan, code: Job, query: Query) -> datetime | None:
     """From when on a session may have been cut by an edge of what was read: what its state forgot, it can't tell.
 
     None for a query that batches can't run, too: at the end of what was read the state itself has told.
@@ -88,7 +95,7 @@ def _cut_sessions(work: Work, job: JobPlan, query: Query) -> datetime | None:
         for source in job.sources
     }
     try:
-        rows = work.app.jobs[job.job].results(inputs)[query.output]
+        rows = code.results(inputs)[query.output]
         return cut_from(work.spark, rows, finality, reads, work.plan.window)
     except AnalysisException:
         return None

@@ -6,7 +6,8 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-from rekappa.config.model import AppConfig, Catalog, Option
+from rekappa.config.fields import Option
+from rekappa.config.model import AppConfig, Catalog
 from rekappa.home import Home, local_uri
 from rekappa.jvm.jars import jars
 from rekappa.jvm.java import use_java

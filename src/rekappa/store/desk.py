@@ -12,7 +12,7 @@ from typing import Any
 
 from sqlalchemy import Row, delete, insert, select, update
 
-from rekappa.errors import RunError
+from rekappa.errors import RunError, StoreError
 from rekappa.home import Home
 from rekappa.masking import hidden
 from rekappa.store.address import Address
@@ -33,6 +33,16 @@ class Desk:
     def open(cls, home: Home) -> Desk:
         """The project's, made if there is none yet."""
         return cls(Database(Address.of(home.made())))
+
+    @classmethod
+    def found(cls, home: Home) -> Desk | None:
+        """The project's, for those who only look; None if nothing was ever written there."""
+        try:
+            return cls(Database(Address.of(home), create=False))
+        except StoreError:
+            raise
+        except RunError:
+            return None
 
     def add_task(self, task: Task) -> Task:
         with self._database.changing() as db:

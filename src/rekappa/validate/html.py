@@ -8,7 +8,7 @@ from html import escape
 from typing import Any
 
 from rekappa.timeline import Window, format_instant
-from rekappa.validate.chart import colored, foremost, over_time
+from rekappa.validate.chart import colored, dot, foremost, over_time
 from rekappa.validate.figures import apart, exactly, written
 from rekappa.validate.report import percent, rules_of
 from rekappa.validate.result import Cause, Comparison, Outcome, Sample, SinkVerdict, Verdict
@@ -45,6 +45,7 @@ h3 { font-size: 14px; margin: 24px 0 8px; }
 th { text-align: left; color: var(--soft); font-weight: 600; } th, td { padding: 6px 10px 6px 0; vertical-align: top;
   border-bottom: 1px solid var(--line); } td { overflow-wrap: anywhere; }
 svg text { fill: var(--ink); font: 12px system-ui; } svg .mark { fill: var(--soft); font-size: 11px; }
+svg .share { font-weight: 600; font-size: 15px; }
 svg .rule { stroke: var(--line); } .chart { display: block; width: 100%; height: auto; }
 .chart g:hover { opacity: .75; }
 .items { display: flex; flex-wrap: wrap; gap: 4px 18px; font-size: 13px; margin: 4px 0 0 56px; }
@@ -59,7 +60,6 @@ def page(verdict: Verdict) -> str:
     """A complete document."""
     window = Window(verdict.start, verdict.end)
     title = f"Validation of {verdict.run}"
-    body = "".join(_sink(one) for one in verdict.sinks)
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
@@ -67,8 +67,13 @@ def page(verdict: Verdict) -> str:
         f"<h1>{escape(title)} {_badge(verdict.outcome)}</h1>"
         f'<div class="soft">app {escape(verdict.app)} · window {escape(str(window))} · '
         f"compared {format_instant(verdict.at.replace(microsecond=0))}; all times in UTC</div>"
-        f"{body}</main></body></html>\n"
+        f"{sections(verdict)}</main></body></html>\n"
     )
+
+
+def sections(verdict: Verdict) -> str:
+    """What it says of each sink: for a page that has a style sheet of its own. Holds no style attribute."""
+    return "".join(_sink(one) for one in verdict.sinks)
 
 
 def _badge(outcome: Outcome) -> str:
@@ -131,14 +136,14 @@ def _ring(found: Comparison) -> str:
     return (
         f'<svg width="140" height="140" viewBox="0 0 140 140" role="img" aria-label="{escape(middle)} match">'
         f'<g transform="rotate(-90 70 70)">{"".join(arcs)}</g>'
-        f'<text x="70" y="69" text-anchor="middle" style="font-weight:600;font-size:15px">{escape(middle)}</text>'
+        f'<text x="70" y="69" text-anchor="middle" class="share">{escape(middle)}</text>'
         '<text x="70" y="86" text-anchor="middle">match</text></svg>'
     )
 
 
 def _legend(found: Comparison) -> str:
     rows = (
-        f'<span class="dot" style="background:{_COLORS[name]}"></span><span>{name}</span>'
+        f"{dot(_COLORS[name])}<span>{name}</span>"
         f'<span class="right">{count:,}</span><span class="right soft">{escape(percent(count, found.total))}</span>'
         for name, count in _counts(found)
     )

@@ -1,0 +1,80 @@
+"""What `rekappa.yaml` may say of a lookup: a table that a job sees as it was at an event's time."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, SecretStr, model_validator
+
+from rekappa.config.fields import Duration, Int, Model, Names
+
+
+class LookupBase(Model):
+    """What all lookups share: the columns that tell their rows apart."""
+
+    key: Names = Field(min_length=1)
+
+
+class KeptVersions(LookupBase):
+    """A table that does not say since when its rows hold: rekappa keeps its versions, each from when it was seen.
+
+    `versions` is the Iceberg table that holds them, `every` how often `rekappa archive lookup` looks, `lead` how long
+    after it was seen a change counts: by then every reader has it, so that live and replay agree.
+    """
+
+    versions: str | None = None
+    every: Duration = Field(default=timedelta(minutes=1), gt=timedelta())
+    lead: Duration = Field(default=timedelta(seconds=30), gt=timedelta())
+
+
+class IcebergLookup(KeptVersions):
+    """An Iceberg table. With `valid_from` it holds the versions itself, without it is one whose versions are kept."""
+
+    type: Literal["iceberg"]
+    table: str
+    valid_from: str | None = None
+    sequence: str | None = None
+    deleted: str | None = None
+
+    @model_validator(mode="after")
+    def _versions_need_validity(self) -> Self:
+        told = [name for name in ("sequence", "deleted") if getattr(self, name) is not None]
+        if told and self.valid_from is None:
+            raise ValueError(f"{told[0]}: {getattr(self, told[0])} needs valid_from, the column it ranks or ends")
+        if self.valid_from is not None and self.versions is not None:
+            raise ValueError("valid_from and versions exclude each other: such a table holds its versions itself")
+        return self
+
+
+class PostgresLookup(KeptVersions):
+    """A PostgreSQL table, whose versions are kept."""
+
+    type: Literal["postgres"]
+    host: str = "127.0.0.1"
+    port: Int = 5432
+    database: str
+    table: str
+    user: str | None = None
+    password: SecretStr | None = None
+
+
+class ChangesLookup(LookupBase):
+    """A topic of changes, which is a source with an archive: a row is the new version of its key.
+
+    A change counts `lag` after it came into Kafka: by then the router has archived it. `sequence` says which of two
+    changes is the newer one, whichever came first; without it the later one is. `envelope: debezium` unpacks Debezium's
+    before, after and op.
+    """
+
+    type: Literal["kafka"]
+    source: str
+    sequence: str | None = None
+    deleted: str | None = None
+    envelope: Literal["debezium"] | None = None
+    lag: Duration = Field(default=timedelta(minutes=5), gt=timedelta())
+
+
+KeptTable = IcebergLookup | PostgresLookup
+"""Those whose versions rekappa may have to keep."""
+LookupTable = Annotated[IcebergLookup | PostgresLookup | ChangesLookup, Field(discriminator="type")]

@@ -1,0 +1,33 @@
+"""Every change asks first: what will change, by which command; then the same form comes again with a yes."""
+
+from __future__ import annotations
+
+from fastapi import Request
+from fastapi.responses import JSONResponse, RedirectResponse, Response
+
+from rekappa.console.context import core_of, page
+from rekappa.console.guard import FORM_KEY, Form
+from rekappa.operations.changes import AskedChange, begin
+from rekappa.shown import plain
+
+SURE = "sure"
+
+
+def confirmed(
+    request: Request, form: Form, change: AskedChange, onward: str | None = None, *, asked: bool = False
+) -> Response:
+    """Start the change if the form says yes, or if the page showed already what it does; else ask.
+
+    A program that sends JSON back gets the task as `rekappa jobs TASK --json` has it.
+    """
+    programmatic = "application/json" in request.headers.get("accept", "")
+    if not (form.on(SURE) or asked or programmatic):
+        return page(request, "confirm.html", change=change, fields=form.rest(FORM_KEY, SURE), back=_back(request))
+    task = begin(core_of(request), change)
+    if programmatic:
+        return JSONResponse(plain(task), 202)
+    return RedirectResponse(onward or f"/tasks/{task.id}", 303)
+
+
+def _back(request: Request) -> str:
+    return request.url.path.rsplit("/", 1)[0] or "/"

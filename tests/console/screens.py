@@ -1,0 +1,51 @@
+"""Pictures of the main pages: `make screens` writes them into docs/screens/."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from pathlib import Path
+
+from console.browser import browser
+from console.sample import DONE, LIVE, PLAN, PUBLISHED, TOKEN, sample_console, served
+
+PAGES = {
+    "apps": "/",
+    "app": "/apps/plays",
+    "runs": "/runs",
+    "run": f"/runs/{DONE}",
+    "live": f"/runs/{LIVE}",
+    "backfill": f"/apps/plays/backfill?start=2026-11-01T12:40Z&end=2026-11-01T14:00Z&plan={PLAN}",
+    "validation": f"/runs/{DONE}/validation",
+    "publish": f"/runs/{DONE}/publish",
+    "published": f"/runs/{PUBLISHED}/publish",
+    "archive": "/apps/plays/archive",
+    "checkpoints": "/apps/plays/checkpoints",
+    "job": "/tasks/task_20261101_145500_cccc",
+    "audit": "/audit",
+}
+
+
+def main(folder: Path, wanted: list[str]) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    with (
+        tempfile.TemporaryDirectory() as project,
+        browser() as opened,
+        served(sample_console(Path(project) / "demo")) as address,
+    ):
+        for scheme, width, mark in (("light", 1200, ""), ("dark", 1200, "-dark"), ("light", 390, "-phone")):
+            page = opened.new_page(viewport={"width": width, "height": 800}, color_scheme=scheme)  # type: ignore[arg-type]
+            page.goto(f"{address}/login?token={TOKEN}")
+            for name, path in PAGES.items():
+                if wanted and name + mark not in wanted:
+                    continue
+                page.goto(address + path)
+                page.wait_for_load_state("load")
+                if name == "backfill":
+                    page.wait_for_selector("#estimate table")
+                page.screenshot(path=folder / f"{name}{mark}.png", full_page=True)
+            page.close()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), sys.argv[2:])

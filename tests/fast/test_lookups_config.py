@@ -1,0 +1,149 @@
+"""Lookups as rekappa.yaml declares them: which are refused, and how a job gets them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rekappa import App
+from rekappa.config.bind import load_app
+from rekappa.config.load import Loaded, load
+from rekappa.errors import AppError, ConfigError
+from rekappa.lookup import Precedence
+from rekappa.lookups.keep import kept_lookups
+from rekappa.lookups.versions import versions_of
+from rekappa.plan.encode import decode_head, encode_head
+from rekappa.plan.plan import JobPlan, LookupPlan, Mode, Plan
+from rekappa.timeline import Window
+
+BASE = """
+app: shop
+sources:
+  orders:
+    schema: id BIGINT, sku BIGINT, event_ts TIMESTAMP
+    event_time: event_ts
+    candidates:
+      live: {type: kafka, topic: orders}
+      past: {type: iceberg, table: lake.shop.orders}
+lookups:
+  prices: LOOKUP
+sinks:
+  priced: {type: console}
+"""
+CODE = """
+from rekappa import App
+app = App("shop")
+
+@app.job
+def priced(orders, prices):
+    return prices.join(orders, at="event_ts")
+"""
+
+
+def shop(folder: Path, lookup: str) -> Loaded:
+    (folder / "app.py").write_text(CODE)
+    (folder / "rekappa.yaml").write_text(BASE.replace("LOOKUP", lookup))
+    return load(folder, environ={})
+
+
+@pytest.mark.parametrize(
+    ("lookup", "said"),
+    [
+        ("{type: iceberg, table: lake.ref.prices}", "key"),
+        ("{type: iceberg, table: lake.ref.prices, key: []}", "key"),
+        ("{type: iceberg, table: lake.ref.prices, key: [sku, sku]}", "names a column twice"),
+        ("{type: iceberg, table: prices, key: sku}", "name catalog, namespace and table"),
+        ("{type: iceberg, table: attic.ref.prices, key: sku}", "names the unknown catalog 'attic'"),
+        ("{type: iceberg, table: lake.ref.prices, key: sku, deleted: gone}", "needs valid_from"),
+        ("{type: iceberg, table: lake.ref.prices, key: sku, valid_from: a, versions: lake.a.b}", "exclude each other"),
+        ("{type: iceberg, table: lake.ref.prices, key: sku, lead: 0}", "lead"),
+        ("{type: kafka, source: nothing, key: sku}", "'nothing', which is no source"),
+        ("{type: kafka, source: orders, key: shelf}", "'shelf', which is no column of source 'orders'"),
+        ("{type: kafka, source: orders, key: sku, sequence: lsn}", "'lsn', which is no column"),
+        ("{type: mysql, table: prices, key: sku}", "mysql"),
+    ],
+)
+def test_what_can_not_be_looked_up_is_refused_when_the_file_is_read(tmp_path: Path, lookup: str, said: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        shop(tmp_path, lookup)
+    assert said in refused.value.message
+
+
+@pytest.mark.parametrize(
+    ("lookup", "table", "since", "kept"),
+    [
+        ("{type: iceberg, table: lake.ref.prices, key: sku, valid_from: since}", "lake.ref.prices", "since", False),
+        ("{type: iceberg, table: lake.ref.prices, key: sku}", "lake.shop_lookups.prices", "rekappa_valid_from", True),
+        ("{type: iceberg, table: lake.a.b, key: sku, versions: lake.a.c}", "lake.a.c", "rekappa_valid_from", True),
+        ("{type: postgres, database: d, table: t, key: sku}", "lake.shop_lookups.prices", "rekappa_valid_from", True),
+    ],
+)
+def test_where_versions_are(tmp_path: Path, lookup: str, table: str, since: str, kept: bool) -> None:
+    config = shop(tmp_path, lookup).config
+    found = versions_of(config, "prices")
+    assert (found.table, found.valid_from, found.order) == (table, since, Precedence.VALIDITY)
+    assert list(kept_lookups(config)) == (["prices"] if kept else [])
+
+
+def test_changes_are_read_from_the_archive_of_their_topic(tmp_path: Path) -> None:
+    found = versions_of(shop(tmp_path, "{type: kafka, source: orders, key: sku, sequence: id}").config, "prices")
+    assert (found.table, found.sequence, found.order) == ("lake.shop.orders", "id", Precedence.ARRIVAL)
+
+
+def test_a_parameter_is_a_source_or_a_lookup(tmp_path: Path) -> None:
+    loaded = shop(tmp_path, "{type: iceberg, table: lake.ref.prices, key: sku}")
+    job = load_app(loaded).jobs["priced"]
+    assert (job.sources, job.lookups) == (("orders",), ("prices",))
+
+    class Joined:
+        isStreaming = True
+
+    class Prices:
+        def join(self, orders: Any, at: str) -> Joined:
+            assert (orders, at) == ("the orders", "event_ts")
+            return Joined()
+
+    given = replace(job, given={"prices": Prices()})  # type: ignore[dict-item]
+    assert isinstance(given.results({"orders": "the orders"})["priced"], Joined)  # type: ignore[dict-item]
+
+
+def test_a_job_of_lookups_alone_and_a_name_that_is_both_are_refused(tmp_path: Path) -> None:
+    loaded = shop(tmp_path, "{type: iceberg, table: lake.ref.prices, key: sku}")
+    (tmp_path / "app.py").write_text(CODE.replace("orders, prices", "prices"))
+    with pytest.raises(AppError, match="reads lookups alone"):
+        load_app(loaded)
+    text = (tmp_path / "rekappa.yaml").read_text().replace("  prices:", "  orders:")
+    (tmp_path / "rekappa.yaml").write_text(text)
+    with pytest.raises(ConfigError, match="has the name of a source"):
+        load(tmp_path, environ={})
+
+
+def test_only_a_lookup_that_is_kept_can_be_looked_at(tmp_path: Path) -> None:
+    config = shop(tmp_path, "{type: iceberg, table: lake.ref.prices, key: sku, valid_from: since}").config
+    with pytest.raises(ConfigError, match="Cannot keep versions of lookup 'prices'"):
+        kept_lookups(config, "prices")
+    with pytest.raises(ConfigError, match="Cannot find lookup 'nothing'"):
+        versions_of(config, "nothing")
+
+
+def test_a_plan_keeps_the_versions_that_it_was_made_on() -> None:
+    window = Window(datetime(2026, 11, 1, tzinfo=UTC), datetime(2026, 11, 2, tzinfo=UTC))
+    lookups = (LookupPlan("prices", "lake.a.b", 7, 3, window.start), LookupPlan("empty", "lake.a.c", None, 0, None))
+    zero = window.length * 0
+    job = JobPlan("priced", ("priced",), Mode.BULK, "", zero, "", zero, "", window, (), lookups=lookups)
+    plan = Plan("shop", window, (), (job,))
+    assert decode_head(encode_head(plan), {}) == plan
+
+
+def test_the_same_app_without_lookups_reads_sources_alone() -> None:
+    app = App("shop")
+
+    @app.job
+    def priced(orders: Any, prices: Any) -> Any: ...
+
+    assert app.jobs["priced"].sources == ("orders", "prices")
+    assert app.with_lookups(["prices"]).jobs["priced"].sources == ("orders",)
