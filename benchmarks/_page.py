@@ -86,7 +86,7 @@ SECTIONS = {
         "Planning a large table",
         "`rekappa plan`, the whole command, over a real Iceberg table of so many files made from metadata alone, all of"
         " them in the window; memory of all its processes together.",
-        (Figure("sizes", "sizes", "1 M files in under 60 s and 4 GB"),),
+        (Figure("sizes", "sizes", "1 M files in under 60 s and 4 GB"), Figure("measured beside", "beside")),
     ),
     "month": Section(
         "A month in bulk",
