@@ -25,8 +25,9 @@ from rekappa.plan.coverage import Want, dropped
 from rekappa.plan.offsets import Position
 from rekappa.planning.catch_up import kept_by_kafka, look
 from rekappa.runs.built import BuiltQuery, build_queries
-from rekappa.runs.catch_up import FromKafka, LiveRun
+from rekappa.runs.catch_up import FromKafka
 from rekappa.runs.history import reached
+from rekappa.runs.live_run import LiveRun
 from rekappa.runs.queries import StopBetweenBatches
 from rekappa.spark.failures import read_failure
 from rekappa.spark.offsetlog import last_committed, last_planned, read_batch

@@ -34,7 +34,6 @@ from rekappa.recovery.plan import QueryRewind, RewindPlan, planned_again
 from rekappa.recovery.preflight import preflight
 from rekappa.recovery.resets.choose import resetter
 from rekappa.recovery.resets.contract import Abandoned, Resetter
-from rekappa.runs.catch_up import LiveRun
 from rekappa.runs.current import (
     OPEN,
     REWIND,
@@ -46,6 +45,7 @@ from rekappa.runs.current import (
     require_settled,
 )
 from rekappa.runs.history import History
+from rekappa.runs.live_run import LiveRun
 from rekappa.sinks.registry import open_sink
 from rekappa.store.record import Kind, Run, new_run_id
 from rekappa.store.runs import RunStore

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from rekappa.checkpoints.fingerprint import StatefulOperator
 from rekappa.config.bind import Query
 from rekappa.lookups.open import with_lookups
-from rekappa.runs.catch_up import Feeding, LiveRun
+from rekappa.runs.catch_up import Feeding
+from rekappa.runs.live_run import LiveRun
 from rekappa.spark.calling import results_of
 from rekappa.spark.outputs import require_made, require_time
 from rekappa.spark.plans.stateful import stateful_operators
