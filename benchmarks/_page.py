@@ -137,6 +137,17 @@ SECTIONS = {
             Figure("files touched, 1000 hours to 10", "files_1000_to_10_hours", "1"),
         ),
     ),
+    "console": Section(
+        "The console's pages",
+        "Milliseconds until the server has made a page (median of 15), with many runs in the store; what the archive's"
+        " pages show was found out before, in the background.",
+        (
+            Figure("runs in the store", "runs"),
+            Figure("files in the archive", "files"),
+            Figure("milliseconds", "milliseconds"),
+            Figure("slowest page", "slowest", "below 200"),
+        ),
+    ),
     "rate": Section(
         "Rate limit",
         "Rows per second that get through, as a share of the cap; what the operator costs.",
