@@ -91,7 +91,7 @@ SECTIONS = {
         "Planning a large table",
         "`rekappa plan`, the whole command, over a real Iceberg table of so many files made from metadata alone, all of"
         " them in the window; memory of all its processes together.",
-        (Figure("sizes", "sizes", "1 M files in under 60 s and 4 GB"),),
+        (Figure("sizes", "sizes", "1 M files in under 60 s and 4 GB"), Figure("measured beside", "beside")),
     ),
     "month": Section(
         "A month in bulk",
@@ -140,6 +140,17 @@ SECTIONS = {
             Figure("by hours in the table", "hours"),
             Figure("time, 1000 hours to 10", "time_1000_to_10_hours", "1: follows the window"),
             Figure("files touched, 1000 hours to 10", "files_1000_to_10_hours", "1"),
+        ),
+    ),
+    "console": Section(
+        "The console's pages",
+        "Milliseconds until the server has made a page (median of 15), with many runs in the store; what the archive's"
+        " pages show was found out before, in the background.",
+        (
+            Figure("runs in the store", "runs"),
+            Figure("files in the archive", "files"),
+            Figure("milliseconds", "milliseconds"),
+            Figure("slowest page", "slowest", "below 200"),
         ),
     ),
     "rate": Section(

@@ -1,8 +1,8 @@
 """What is left on disk by a router and a live run while nothing comes, and by a live sink that is written all the time.
 
-Time is simulated: the router notes completeness once a minute, here one note after the other (REKAPPA_GROWTH of them; a
-week has 10,080); the idle live run looks for events a hundred times as often as it would; the busy sink's snapshots
-last as long as a hundred of its commits take. Bytes and files are counted in quarters of the way.
+Time is simulated: the router notes completeness once a minute, here one note after the other (REKAPPA_BENCH_NOTES of
+them; a week has 10,080); the idle live run looks for events a hundred times as often as it would; the busy sink's
+snapshots last as long as a hundred of its commits take. Bytes and files are counted in quarters of the way.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ from rekappa.store.runs import RunStore
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-TIMES = int(os.environ.get("REKAPPA_GROWTH", "2000"))
-IDLE_SECONDS = 60.0
+TIMES = int(os.environ.get("REKAPPA_BENCH_NOTES", "400"))
+IDLE_SECONDS = 40.0
 CONFIG = """
 app: growth
 sources:
@@ -125,7 +125,7 @@ def _busy(spark: SparkSession, home: Home) -> dict[str, dict[str, int]]:
     spark.sql(f"ALTER TABLE {table} SET TBLPROPERTIES ('{AGE}' = '{int(age * 1000)}')")
     upkeep.BETWEEN = timedelta(seconds=age / 10)
     kept = list(home.warehouse.glob("**/busy/metadata"))
-    return _quarters(lambda: kept, lambda at: write(20 + at), max(400, TIMES // 4))
+    return _quarters(lambda: kept, lambda at: write(20 + at), TIMES)
 
 
 def _idle_live(loaded: Loaded, home: Home) -> dict[str, dict[str, int]]:

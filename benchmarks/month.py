@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 START = datetime(2026, 10, 1, tzinfo=UTC)
 DAYS = 30
-ROWS = int(os.environ.get("REKAPPA_MONTH_ROWS", "200000"))
+ROWS = int(os.environ.get("REKAPPA_MONTH_ROWS", "100000"))
 CONFIG = """
 app: month
 sources:

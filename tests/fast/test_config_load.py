@@ -441,6 +441,20 @@ def test_the_null_sink_needs_no_quotes(write: Write) -> None:
     assert load(write(text), environ={}).config.sinks["nothing"].type == "null"
 
 
+@pytest.mark.parametrize(
+    "flag",
+    [
+        "clusters={main: {bootstrap: stack, options: {ssl.key.password: S3C}}}",
+        'clusters.main={bootstrap: stack, options: {header.Authorization: "Bearer S3C"}}',
+        "clusters.main.options={sasl.jaas.config: x}",
+    ],
+)
+def test_a_secret_inside_a_mapping_is_refused_too(write: Write, flag: str) -> None:
+    error = refused(write(), flag)
+    assert "a secret on a command line" in error.message
+    assert "S3C" not in error.message
+
+
 def test_a_secret_is_refused_on_the_command_line(write: Write) -> None:
     error = refused(write(), f"clusters.main.options.sasl.password={SECRET}")
     assert "every user of the machine" in error.message

@@ -8,7 +8,7 @@ from datetime import timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rekappa.plan.outside import Demand, Outside, Piece, outside
+from rekappa.plan.outside import Demand, Outside, Piece, by_window, outside
 from rekappa.timeline import Window, instant
 
 Row = tuple[int | None, int]
@@ -71,3 +71,19 @@ def test_the_distance_to_read_is_that_of_the_outermost_event() -> None:
     assert Outside(early=1, earliest=70).before(reads) == timedelta(microseconds=30)
     assert Outside(late=1, latest=200).after(reads) == timedelta(microseconds=1)
     assert Outside().before(reads) == Outside().after(reads) == timedelta()
+
+
+@given(
+    st.lists(st.one_of(st.none(), st.tuples(st.integers(-60, 60), st.integers(0, 40)))),
+    st.integers(1, 9),
+    st.integers(1, 6),
+    st.integers(0, 5),
+)
+def test_every_window_gets_the_files_that_can_hold_its_events(
+    bounds: list[tuple[int, int] | None], length: int, count: int, margin: int
+) -> None:
+    windows = [Window(instant(at * length - margin), instant((at + 1) * length + margin)) for at in range(count)]
+    pieces = [Piece("f", 1, one and (one[0], one[0] + one[1]), None) for one in bounds]
+    for window, found in zip(windows, by_window(pieces, windows), strict=True):
+        demand = Demand.of(window, Window(instant(500), instant(501)))
+        assert list(found) == [piece for piece in pieces if demand.may_miss(piece)]

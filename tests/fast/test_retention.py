@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rekappa.config.load import load
 from rekappa.iceberg.retention import (
     AGE,
     AT_ONCE,
@@ -23,6 +25,7 @@ from rekappa.iceberg.retention import (
     line,
     newest_writer_of,
 )
+from rekappa.runs.live import _retention
 from rekappa.store.pins import NEEDED, pinned
 from rekappa.store.record import Kind, Run, State
 
@@ -132,3 +135,13 @@ def test_a_backfill_pins_what_it_reads_and_is_compared_with_until_nobody_wants_i
     gone = Run("backfill_3", "app", Kind.BACKFILL, "", State.CANCELLED, created=START, spec=spec)
     assert pinned([gone], START) == set()
     assert pinned([Run("backfill_0", "app", Kind.BACKFILL, "", created=START)], START) == set()
+
+
+def test_spark_keeps_the_state_of_200_batches_of_a_live_run_unless_told_otherwise(tmp_path: Path) -> None:
+    config = (
+        "app: a\nsources: {e: {schema: at TIMESTAMP, event_time: at, candidates: {live: {type: kafka, topic: t}}}}\n"
+    )
+    (tmp_path / "rekappa.yaml").write_text(config + 'sinks: {o: {type: "null"}}\n')
+    key = "spark.sql.streaming.minBatchesToRetain"
+    assert _retention(load(tmp_path)) == {key: "200"}
+    assert _retention(load(tmp_path, overrides=(f"profiles.live.spark.{key}=1000",))) == {}

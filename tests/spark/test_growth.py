@@ -92,6 +92,14 @@ def test_a_live_sink_levels_off_and_still_writes_each_batch_once(spark: SparkSes
     assert spark.table(table).count() == KEPT + 8
 
 
+def test_staging_keeps_few_metadata_files_and_all_its_snapshots(spark: SparkSession) -> None:
+    staged = IcebergAppend("out", "lake.growth.staged", partition_by=())
+    staged.prepare(spark, spark.range(1).schema)
+    told = dict(java_table(spark, "lake.growth.staged").properties())
+    assert upkeep.FEW_METADATA_FILES.items() <= told.items()
+    assert AGE not in told
+
+
 def test_a_table_that_says_nothing_keeps_its_snapshots(spark: SparkSession, at_once: None) -> None:
     spark.sql("CREATE NAMESPACE IF NOT EXISTS lake.growth")
     spark.sql("CREATE TABLE lake.growth.theirs (id BIGINT) USING iceberg")

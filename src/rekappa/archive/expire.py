@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from rekappa.archive.expired import PROPERTY, Expired, Place
 from rekappa.archive.tables import Route, exists, quoted_table
-from rekappa.errors import ArchiveError
+from rekappa.errors import InputError
 from rekappa.iceberg.commits import load_table
 from rekappa.iceberg.private import Filters
 from rekappa.iceberg.upkeep import expire as let_go
@@ -56,7 +56,7 @@ def look(spark: SparkSession, route: Route, cut: datetime) -> OldHours:
     files = spark.table(f"{quoted_table(route.table)}.files").where(low < F.lit(cut))
     astride = files.where(high >= F.lit(cut)).select("file_path").first()
     if astride is not None:
-        raise ArchiveError(
+        raise InputError(
             f"Cannot drop what is older than {format_instant(cut)} from {route.table}: a file holds later events too: "
             f"{astride[0]}",
             hint="Only tables that are partitioned by the hour of ingestion, as the router makes them, can be cut.",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 import traceback
@@ -224,6 +225,10 @@ def _write_log(error: Exception) -> Path | None:
 @click.version_option(__version__, "--version", prog_name="rekappa")
 def main() -> None:
     """Re-run a streaming app over any past window, prove the result, publish it."""
+    for stream in (sys.stdout, sys.stderr):
+        # What the terminal's encoding can't show is no reason to end a command.
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
 
 
 if __name__ == "__main__":

@@ -19,7 +19,8 @@ from rekappa.home import Home
     "--expect",
     multiple=True,
     metavar="TEXT",
-    help="What the change in code may change: changed=COLUMN,missing=0,extra<=5%. For one of several sinks: 'SINK: …'.",
+    help="What the change in code may change: changed=COLUMN,missing=0,extra<=5%. For one of several sinks: 'SINK: …'; "
+    "may be repeated.",
 )
 @click.option(
     "--late", type=click.Choice(["keep", "drop"]), help="Whether rows with events that production dropped may pass."

@@ -61,13 +61,23 @@ def from_flags(flags: Sequence[str]) -> Iterator[Override]:
                 hint="For example --set profiles.backfill.spark.sql.shuffle.partitions=16",
             )
         path = joined(parts)
-        if (text and is_secret(path)) or hidden(text) != text:
+        value = _value(path, text, f"--set {key}")
+        if _holds_secret(path, value) or hidden(text) != text:
             variable = PREFIX + "__".join(parts).upper()
             raise ConfigError(
                 f"Cannot use --set {key.strip()}: a secret on a command line can be read by every user of the machine",
                 hint=f"Set the environment variable {variable}, or write ${{NAME}} in the file.",
             )
-        yield Override(path, _value(path, text, f"--set {key}"), text, Origin("set", f"--set {key.strip()}"))
+        yield Override(path, value, text, Origin("set", f"--set {key.strip()}"))
+
+
+def _holds_secret(path: Path, value: Any) -> bool:
+    """Whether a secret stands at the path, or at any key inside a mapping or list there."""
+    if isinstance(value, Mapping):
+        return any(_holds_secret((*path, str(key)), inner) for key, inner in value.items())
+    if isinstance(value, list):
+        return any(_holds_secret(path, inner) for inner in value)
+    return value not in (None, "") and is_secret(path)
 
 
 def joined(parts: Sequence[str]) -> tuple[str, ...]:

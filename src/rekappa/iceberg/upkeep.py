@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from rekappa.iceberg.private import java_table, metadata_of
 from rekappa.iceberg.retention import AGE, kept_for, leaving
+from rekappa.spark.failures import read_failure
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -77,7 +78,8 @@ class Upkeep:
         try:
             _, more = expire(spark, self.table, self._pins())
         except Exception as error:
-            logging.getLogger(__name__).warning("old snapshots of %s are still there: %s", self.table, error)
+            cause = read_failure(error).cause
+            logging.getLogger(__name__).warning("old snapshots of %s are still there: %s", self.table, cause)
             return
         if more:
             self._next = 0.0

@@ -9,6 +9,7 @@ Times are whole microseconds since 1970: event times can be garbage that no cale
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -99,6 +100,20 @@ class Demand:
         if high >= self.reads[1]:
             found = found.plus(Outside(late=piece.rows, latest=high, behind=max(high - first, 0)))
         return found
+
+
+def by_window(files: Iterable[Piece], windows: Sequence[Window]) -> list[tuple[Piece, ...]]:
+    """For each window the files that can hold event times of it: a month has many of both, and few fit each other.
+
+    Windows come in order, both their starts and their ends; they may overlap.
+    """
+    starts, ends = [micros(one.start) for one in windows], [micros(one.end) for one in windows]
+    found: list[list[Piece]] = [[] for _ in windows]
+    for file in files:
+        low, high = file.happened or (starts[0], ends[-1])
+        for at in range(bisect_right(ends, low), bisect_right(starts, high)):
+            found[at].append(file)
+    return [tuple(some) for some in found]
 
 
 def outside(

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from rekappa.errors import PlanError
 from rekappa.plan.margins import Margins
-from rekappa.plan.outside import Demand, Outside, Piece, outside
+from rekappa.plan.outside import Demand, Outside, Piece, by_window, outside
 from rekappa.plan.words import count
 from rekappa.timeline import Window, format_duration
 
@@ -123,13 +123,14 @@ def fitted(
 
 
 def _all(
-    one: Clock, margins: Margins, outputs: Iterable[Window], read: Callable[[Window], Window]
+    one: Clock, margins: Margins, outputs: Sequence[Window], read: Callable[[Window], Window]
 ) -> tuple[Outside, timedelta, timedelta]:
     """What lies outside, over all outputs, and the margins that would read it."""
     total, ahead, drain = Outside(), margins.ahead, margins.drain
-    for output in outputs:
+    wanted = [margins.wanted(output) for output in outputs]
+    for output, own, files in zip(outputs, wanted, by_window(one.files, wanted), strict=True):
         reads = margins.reads(output)
-        missed = one.outside(margins.wanted(output), read(reads))
+        missed = replace(one, files=files).outside(own, read(reads))
         total = total.plus(missed)
         ahead = max(ahead, _up(margins.ahead + missed.before(reads)) if missed.early else ahead)
         drain = max(drain, _up(margins.drain + missed.after(reads)) if missed.late else drain)

@@ -119,7 +119,7 @@ def _dropped(source: SourcePlan, begins: datetime, reads: Window, allow_incomple
         f"{format_instant(reads.start)} on are needed"
     )
     if not allow_incomplete:
-        raise ArchiveError(
+        raise PlanError(
             f"Cannot plan the window: {said}",
             hint="Choose a later start, or add --allow-incomplete: then the output lacks what these events made.",
         )

@@ -20,7 +20,7 @@ def recorded(staged: Staged, sink: str) -> PublishState:
 
 
 def record(staged: Staged, sink: str, state: PublishState) -> None:
-    """Say in the store what production now holds; an unchanged state keeps its time."""
+    """Say in the store what production now holds; a state that is said again keeps its time."""
     now = datetime.now(UTC).isoformat()
 
     def with_this(run: Run) -> dict[str, Any]:
@@ -29,7 +29,8 @@ def record(staged: Staged, sink: str, state: PublishState) -> None:
             sinks[sink] = {"state": state.value, "at": now}
         same = {entry["state"] for entry in sinks.values()} == {state.value} and len(sinks) == len(staged.names)
         whole = state.value if same else f"partly {state.value}"
-        told = {"state": whole, "at": now, "owner": staged.loaded.config.owner, "window": staged.window.as_json()}
+        at = max(str(entry["at"]) for entry in sinks.values())
+        told = {"state": whole, "at": at, "owner": staged.loaded.config.owner, "window": staged.window.as_json()}
         return {"publication": {**told, "sinks": sinks}}
 
     RunStore.open(staged.home).amend(staged.run.id, with_this)

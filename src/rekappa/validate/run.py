@@ -58,6 +58,11 @@ def expectations(texts: tuple[str, ...], sinks: tuple[str, ...]) -> dict[str, Ex
     for text in texts:
         name, colon, rest = text.partition(":")
         sink = name.strip() if colon and name.strip() in sinks else ""
+        if colon and not sink and name.strip().isidentifier():
+            raise ValidationError(
+                f"Cannot use expectation {text!r}: there is no sink {name.strip()!r}",
+                hint=f"Sinks: {', '.join(sinks)}. For several of them give --expect several times.",
+            )
         if sink in found:
             raise ValidationError(f"Cannot use two expectations for {sink or 'all sinks'}: {text!r} is the second")
         found[sink] = parse_expectation(rest if sink else text)
