@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 KILLS = int(os.environ.get("REKAPPA_TEST_KILLS", "2"))
-"""How often a run is killed. Each time costs a start of Spark; tried with 20."""
+"""How often a run is killed. Each time costs a start of Spark: REKAPPA_TEST_KILLS=20 for more."""
 CODE = """
 from pyspark.sql import functions as F
 from rekappa import App
