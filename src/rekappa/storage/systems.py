@@ -113,6 +113,14 @@ class S3Files(Storage):
         with self.files().open_output_stream(path) as out:
             out.write(content)
 
+    def share(self, source: str, target: str) -> None:
+        try:
+            self.files().copy_file(source, target)
+        except OSError:
+            if self.files().get_file_info(source).is_file:
+                raise
+            raise FileNotFoundError(self.uri(source)) from None
+
     def hadoop(self) -> Mapping[str, str]:
         told = {"path.style.access": "true" if self.path_style else "false"}
         if self.endpoint:
