@@ -110,7 +110,8 @@ class S3Files(Storage):
 
     def put(self, path: str, content: bytes) -> None:
         # An object appears when its upload ends; a process that is killed before leaves none.
-        with self.files().open_output_stream(path) as out:
+        # As it is: by default PyArrow would compress what is called .gz once more.
+        with self.files().open_output_stream(path, compression=None) as out:
             out.write(content)
 
     def share(self, source: str, target: str) -> None:
