@@ -47,7 +47,7 @@ def run(
       rekappa run examples/take_rate --set profiles.live.trigger='30 seconds'
       rekappa run APP --set sinks.plays.selected=test    to another candidate; never taken for production
     """
-    from rekappa.config.bind import load_app, queries
+    from rekappa.config.bind import live_queries, load_app
     from rekappa.config.load import load
     from rekappa.config.targets import target_of
 
@@ -57,12 +57,14 @@ def run(
     if dry_run:
         rows = [
             (query.job, f"{name} <- {source.selected}", f"{query.sink} ({target_of(loaded.config.sinks[query.sink])})")
-            for query in queries(loaded.config, bound)
+            for query in live_queries(loaded, bound)
             for name, source in loaded.config.sources.items()
             if name in bound.jobs[query.job].sources
         ]
         out.table("Would run", ["job", "source", "sink"], rows)
         return
+    if loaded.elsewhere and (alone := sorted(set(loaded.config.sinks) - set(loaded.elsewhere))):
+        click.echo(f"not run: {', '.join(alone)}, which this run leaves to production", err=True)
     from rekappa.runs.live import run_live
 
     if fresh and not append_again:

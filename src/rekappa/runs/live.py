@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from rekappa.app import App
 from rekappa.checkpoints.fingerprint import read_fingerprint, require_same_state, write_fingerprint
 from rekappa.checkpoints.savepoints import keep_hourly
-from rekappa.config.bind import Query, queries
+from rekappa.config.bind import Query, live_queries
 from rekappa.config.load import Loaded
 from rekappa.errors import AppError, LeaseLost, RunError, WorkFailed
 from rekappa.home import Home
@@ -112,9 +112,9 @@ def run_live(
     Stopped or killed, the same call continues where the checkpoint is; no event is lost or doubled. `fresh` begins a
     new run with empty state, and is refused where that would append again what an earlier run has appended, unless
     `append_again`. One process at a time writes an app's sinks. With another candidate of a sink than the file selects
-    it is a run of its own, which is not production.
+    it is a run of its own, which is not production and leaves the sinks that were not switched alone.
     """
-    config, bound = loaded.config, queries(loaded.config, app)
+    config, bound = loaded.config, live_queries(loaded, app)
     read = {name for query in bound for name in app.jobs[query.job].sources}
     chosen = {name: config.sources[name].candidates[config.sources[name].selected] for name in sorted(read)}
     require_topics(config, home, chosen)

@@ -18,6 +18,7 @@ from rekappa.replay.batches import Feed, feeds, positions
 from rekappa.runs.history import History, reached
 from rekappa.spark.offsetlog import last_committed, last_planned, starting_offsets
 from rekappa.storage.location import Location
+from rekappa.store.record import Kind
 from rekappa.store.runs import RunStore
 
 
@@ -53,14 +54,15 @@ class LiveRun:
 
     def history(self) -> History | None:
         """What it was bootstrapped with: it, or the run that it is a fork of."""
-        store, here, seen = RunStore.open(self.home), self.run, set[str]()
-        while here and here not in seen:
-            found = History.load(self.home.checkpoint(self.loaded.config.app, here))
+        app = self.loaded.config.app
+        known = {run.id: run for run in RunStore.open(self.home).runs(app, Kind.LIVE)}
+        here: str | None = self.run
+        while here is not None:
+            found = History.load(self.home.checkpoint(app, here)) if here else None
             if found is not None:
                 return found
-            seen.add(here)
-            forks = store.run(here).spec.get(FORK, {})
-            here = next((fork["run"] for fork in forks.values()), "")
+            forks = known[here].spec.get(FORK, {}) if here in known else {}
+            here = next((fork["run"] for fork in forks.values()), None)
         return None
 
     def wants(self, query: Query) -> dict[Position, Want]:
