@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --no-build-isolation
 ARGS ?=
 
-.PHONY: demo test fast store console spark cluster check lint types imports format bench wheel jars lock clean help
+.PHONY: demo test fast store console spark cluster check lint types imports format screens bench wheel jars lock clean help
 
 help:
 	@echo "make demo    the whole story on a real Kafka broker"
@@ -17,8 +17,8 @@ help:
 	@echo "make wheel   a package to install elsewhere, into dist/"
 	@echo "make lock    write requirements/ anew from pyproject.toml"
 
-demo: jars
-	$(BIN)/rekappa demo $(ARGS)
+demo: jars $(VENV)/.console
+	$(BIN)/rekappa demo --keep $(ARGS)
 
 test: fast store console spark
 
@@ -59,6 +59,10 @@ format: $(VENV)/.dev
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
+# Pictures of the console's pages, for docs/console.md.
+screens: $(VENV)/.dev
+	PYTHONPATH=tests $(BIN)/python -m console.screens docs/screens
+
 bench: $(VENV)/.dev jars
 	$(BIN)/python -m benchmarks $(ARGS)
 
@@ -90,6 +94,11 @@ $(VENV)/.dev: $(VENV)/.base requirements/dev.txt requirements/java.txt
 	@$(PIP) --require-hashes -r requirements/dev.txt -r requirements/java.txt
 	@touch $@
 
+# What the console needs, at the versions that development has.
+$(VENV)/.console: $(VENV)/.base requirements/console.txt
+	@$(PIP) --require-hashes -r requirements/console.txt
+	@touch $@
+
 # A machine that has Java 17 or newer keeps its own.
 $(VENV)/.java: $(VENV)/.base requirements/java.txt
 	@$(BIN)/python -c 'from rekappa.jvm.java import java; java()' 2>/dev/null \
@@ -103,6 +112,7 @@ lock: $(VENV)/.dev
 	$(LOCK) -o requirements/build.txt requirements/build.in
 	$(LOCK) -o requirements/base.txt pyproject.toml
 	$(LOCK) --extra cassandra --extra opensearch --extra postgres --extra registry --extra console --extra dev -c requirements/base.txt -o requirements/dev.txt pyproject.toml
+	$(LOCK) --extra console -c requirements/dev.txt -o requirements/console.txt pyproject.toml
 	$(LOCK) -o requirements/java.txt requirements/java.in
 
 clean:

@@ -71,8 +71,13 @@ SECTIONS = {
     ),
     "sessions": Section(
         "Custom state",
-        "The sessions app (`transformWithState` with timers) in ordered mode.",
-        (Figure("events", "rows"), Figure("variants", "variants")),
+        "The sessions app (`transformWithState` with timers) over the same slices: in ordered mode, and in bulk.",
+        (
+            Figure("events", "rows"),
+            Figure("time of ordered to bulk", "ordered_to_bulk", "at least 40 for 1.2 M events"),
+            Figure("events per second in bulk", "bulk_rows_per_second"),
+            Figure("variants", "variants"),
+        ),
     ),
     "planner": Section(
         "Planning",
@@ -135,6 +140,17 @@ SECTIONS = {
             Figure("by hours in the table", "hours"),
             Figure("time, 1000 hours to 10", "time_1000_to_10_hours", "1: follows the window"),
             Figure("files touched, 1000 hours to 10", "files_1000_to_10_hours", "1"),
+        ),
+    ),
+    "console": Section(
+        "The console's pages",
+        "Milliseconds until the server has made a page (median of 15), with many runs in the store; what the archive's"
+        " pages show was found out before, in the background.",
+        (
+            Figure("runs in the store", "runs"),
+            Figure("files in the archive", "files"),
+            Figure("milliseconds", "milliseconds"),
+            Figure("slowest page", "slowest", "below 200"),
         ),
     ),
     "rate": Section(

@@ -134,7 +134,7 @@ class App:
         if len(set(sinks)) < len(sinks):
             raise AppError(f"Job {name!r} names a sink twice: {list(sinks)}")
         for is_one, kind in _NOT_CALLED_AT_ONCE:
-            if is_one(body):
+            if is_one(inspect.unwrap(body)):
                 raise AppError(
                     f"Job {name!r} is {kind}: it must return its result when it is called",
                     hint="Write a plain function that returns a DataFrame: Spark runs over the events.",

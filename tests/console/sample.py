@@ -186,12 +186,20 @@ def answers() -> dict[tuple[str, ...], Observation]:
          "archive_price": 0.0009, "currency": "USD", "times_smaller": 10.5, "saved": 0.99}
         for name, cells in names
     ]  # fmt: skip
+    points = [
+        {"run": LIVE, "query": "plays", "batch": n, "committed": (START + timedelta(minutes=6 * n)).isoformat(),
+         "watermark": (START + timedelta(minutes=6 * n - 10)).isoformat(), "offsets": [], "state": 20_480 + 900 * n,
+         "restorable": n > 12, "lacking": [] if n > 12 else ["state/0/2/7.delta"],
+         "savepoint": "before-the-release" if n == 20 else None}
+        for n in range(8, 31)
+    ]  # fmt: skip
     queries = [{"query": "plays", "job": "plays", "output": "plays", "sink": "plays",
                 "sources": ["impressions", "playbacks"]}]  # fmt: skip
     return {
         ("archive", "overview"): Observation(seen, now),
         ("archive", "status"): Observation(status, now),
         ("archive", "dead"): Observation([letter], now),
+        ("checkpoints",): Observation(points, now),
         ("cost",): Observation(cost, now),
         ("config",): Observation({"queries": queries}, now),
     }

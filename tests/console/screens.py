@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 import tempfile
 from pathlib import Path
@@ -26,18 +27,20 @@ PAGES = {
 }
 
 
+SHOWN = ["backfill", "validation", "publish"]
+"""What docs/console.md shows; others by their names."""
+
+
 def main(folder: Path, wanted: list[str]) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    with (
-        tempfile.TemporaryDirectory() as project,
-        browser() as opened,
-        served(sample_console(Path(project) / "demo")) as address,
-    ):
+    project = Path(tempfile.gettempdir()) / "rekappa-demo"
+    shutil.rmtree(project, ignore_errors=True)
+    with browser() as opened, served(sample_console(project)) as address:
         for scheme, width, mark in (("light", 1200, ""), ("dark", 1200, "-dark"), ("light", 390, "-phone")):
             page = opened.new_page(viewport={"width": width, "height": 800}, color_scheme=scheme)  # type: ignore[arg-type]
             page.goto(f"{address}/login?token={TOKEN}")
             for name, path in PAGES.items():
-                if wanted and name + mark not in wanted:
+                if name + mark not in (wanted or SHOWN):
                     continue
                 page.goto(address + path)
                 page.wait_for_load_state("load")
@@ -45,6 +48,7 @@ def main(folder: Path, wanted: list[str]) -> None:
                     page.wait_for_selector("#estimate table")
                 page.screenshot(path=folder / f"{name}{mark}.png", full_page=True)
             page.close()
+    shutil.rmtree(project, ignore_errors=True)
 
 
 if __name__ == "__main__":

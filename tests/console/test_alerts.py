@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 from prometheus_client.parser import text_string_to_metric_families
 
 from console.site_of import TOKEN, Site
 from rekappa.console.alerts import Bounds, Watcher, alerts
+from rekappa.console.metrics import Figures
 from rekappa.console.observed import Observation
 from rekappa.console.sight import SeenArchive, Sight
 from rekappa.store.leases import run_lease
@@ -67,6 +70,13 @@ def test_a_webhook_is_told_once_when_it_begins_and_once_when_it_is_over() -> Non
     assert [(one["state"], one["rule"], one["app"]) for one in sent] == [
         ("firing", "lag", "shop"), ("resolved", "lag", "shop"),
     ]  # fmt: skip
+
+
+def test_the_documented_rules_name_metrics_that_there_are() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "console.md").read_text()
+    named = set(re.findall(r"rekappa_[a-z_]+", text)) - {"rekappa_archive_dead_letters_total"}
+    there = {family.name for family in Figures(QUIET).collect()}
+    assert named == there - {"rekappa_archive_dead_letters"}
 
 
 def test_metrics_say_what_the_store_and_the_archive_say(site: Site) -> None:

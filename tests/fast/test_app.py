@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import partial
+from functools import partial, wraps
 from types import SimpleNamespace
 from typing import Any
 
@@ -99,6 +99,8 @@ def test_a_job_must_be_a_plain_function(body: Any, kind: str) -> None:
     with pytest.raises(AppError, match=f"Job '{body.__name__}' is {kind}") as refused:
         App("a").job(body)
     assert "plain function" in (refused.value.hint or "")
+    with pytest.raises(AppError, match=f"is {kind}"):
+        App("a").job(wraps(body)(lambda events: body(events)))
 
 
 @pytest.mark.parametrize("sinks", ["plays", "", [""], [3], b"plays"])

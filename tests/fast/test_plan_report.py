@@ -72,6 +72,16 @@ def test_the_summary_is_json_and_agrees_with_the_plan() -> None:
     assert summary["jobs"][0]["warnings"] == ["Careful."]
 
 
+def test_bulk_that_goes_slice_by_slice_shows_its_slices() -> None:
+    chunks = (Chunk(0, WINDOW, WINDOW.widened(HOUR, HOUR)),)
+    sliced = Plan("rmi", WINDOW, (), (job(mode=Mode.BULK, by_slice=True, chunks=chunks),))
+    labels = [fact.label for fact in plan_report(sliced).jobs[0].facts]
+    assert ("chunks" in labels, "slices" in labels) == (True, True)
+    assert plan_summary(sliced)["jobs"][0]["by_slice"] is True
+    whole = Plan("rmi", WINDOW, (), (job(mode=Mode.BULK, slices=(), chunks=chunks),))
+    assert "slices" not in [fact.label for fact in plan_report(whole).jobs[0].facts]
+
+
 def test_the_picture_shows_warm_up_window_drain_density_and_where_the_archive_ends() -> None:
     busy = source("impressions", density=(0,) * 12 + (10,) * 12 + (80,) * 24)
     open_end = source("plays", complete_until={"eu": T0 + 4 * HOUR, "us": T0})

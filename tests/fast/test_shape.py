@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from rekappa.errors import PlanError
-from rekappa.plan.mode import Safe, Unsafe, assess, choose
+from rekappa.plan.mode import Safe, Unsafe, assess, by_slice, choose
 from rekappa.plan.plan import Mode
 from rekappa.plan.shape import Keeps, Operation, Operator, Reach, Revised, Shape, Taken, Tolerance
 
 M = timedelta(minutes=1)
 BULK_SAFE = [Operation.WINDOW, Operation.SESSION, Operation.TIME_GROUP, Operation.JOIN, Operation.WHOLE_ROW_DEDUP]
-ORDERED_ONLY = [Operation.CUSTOM, Operation.DEDUP_WITHIN, Operation.TIMED_DEDUP]
+IN_ORDER = [Operation.CUSTOM, Operation.DEDUP_WITHIN, Operation.TIMED_DEDUP]
 LAST, NEWEST = Taken(Keeps.LAST, key=("id",)), Taken(Keeps.NEWEST, key=("id",))
 UPDATES = Taken(Keeps.LAST, updates=True, key=("id",))
 OPEN = [Operation.AGGREGATE, Operation.OPEN_JOIN, Operation.OPEN_DEDUP]
@@ -38,13 +40,44 @@ def test_bounded_state_runs_in_bulk_and_in_order(kind: Operation) -> None:
     assert choose("job", [shape(kind)], Mode.ORDERED).mode is Mode.ORDERED
 
 
-@pytest.mark.parametrize("kind", ORDERED_ONLY)
-def test_what_depends_on_order_is_replayed_in_order(kind: Operation) -> None:
+@pytest.mark.parametrize("kind", IN_ORDER)
+def test_what_depends_on_order_goes_slice_by_slice_in_bulk_if_it_is_alone(kind: Operation) -> None:
     choice = choose("job", [shape(kind)])
+    assert choice.mode is Mode.BULK
+    assert by_slice(shape(kind))
+    assert "key by key in the order of slices" in choice.reason
+
+
+@pytest.mark.parametrize("kind", IN_ORDER)
+@pytest.mark.parametrize(
+    ("more", "why"),
+    [
+        ({"operators": (Operator(Operation.WINDOW),)}, "beside window aggregate"),
+        ({"operators": (Operator(Operation.TIMED_DEDUP),)}, "there are several"),
+        ({"operators": (Operator(Operation.LIMIT),)}, "beside limit"),
+        ({"taken": LAST}, "keeps the last row of a key"),
+        ({"obstacle": "a step hides it"}, "a step hides it"),
+    ],
+)
+def test_what_depends_on_order_is_replayed_in_order_if_it_is_not_alone(
+    kind: Operation, more: dict[str, Any], why: str
+) -> None:
+    alone = shape(kind)
+    mixed = replace(alone, **{**more, "operators": (*alone.operators, *more.get("operators", ()))})
+    choice = choose("job", [mixed], warm_up_told=True)
     assert choice.mode is Mode.ORDERED
     assert "not bulk" in choice.reason
+    assert why in choice.reason
+    assert not by_slice(mixed)
     with pytest.raises(PlanError, match="in bulk mode"):
-        choose("job", [shape(kind)], Mode.BULK)
+        choose("job", [mixed], Mode.BULK, warm_up_told=True)
+
+
+def test_a_job_with_several_outputs_does_not_go_slice_by_slice() -> None:
+    choice = choose("job", [shape(Operation.CUSTOM), replace(shape(), output="other")])
+    assert choice.mode is Mode.ORDERED
+    assert "several outputs" in choice.reason
+    assert choose("job", [shape(Operation.CUSTOM), shape(Operation.CUSTOM)]).mode is Mode.BULK
 
 
 @pytest.mark.parametrize("kind", OPEN)

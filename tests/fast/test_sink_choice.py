@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from rekappa.config import explain
-from rekappa.config.bind import Query
+from rekappa.config.bind import Query, live_queries, load_app
 from rekappa.config.load import Loaded, load, require_production
 from rekappa.config.model import IcebergSink, NullSink
 from rekappa.errors import ConfigError, RunError
@@ -130,3 +130,15 @@ def test_a_run_that_writes_elsewhere_is_a_run_of_its_own_and_never_production(tm
     assert ran(store, here, "lake.shop.totals").id == production.id
     with pytest.raises(RunError, match=f"Cannot take run {tried.id} for production: it wrote sink 'totals' to"):
         production_runs(store, here, "totals", tried.id)
+
+
+def test_a_run_that_writes_elsewhere_leaves_production_s_other_sinks_alone(tmp_path: Path) -> None:
+    """It begins at the beginning: in a sink that upserts it would write over all that production has."""
+    folder = written(tmp_path, SWITCHED + PLAIN.replace("totals", "fares"))
+    (folder / "app.py").write_text(
+        'from rekappa import App\napp = App("shop")\n'
+        "@app.job(sinks=['totals', 'fares'])\ndef both(clicks):\n    return {'totals': clicks, 'fares': clicks}\n"
+    )
+    for overrides, sinks in (((), ["totals", "fares"]), ((TO_TEST,), ["totals"])):
+        loaded = load(folder, overrides=overrides, environ={})
+        assert [query.sink for query in live_queries(loaded, load_app(loaded))] == sinks

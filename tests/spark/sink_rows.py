@@ -12,7 +12,18 @@ if TYPE_CHECKING:
 
 KINDS = ("append", "upsert", "parquet", "kafka", "postgres", "cassandra", "opensearch")
 KEYED = ("upsert", "postgres", "cassandra", "opensearch")
-PURPOSES = ("story", "killed", "keys", "deletes", "odd", "published", "killed_publish", "overtaken", "evolved")
+PURPOSES = (
+    "story",
+    "killed",
+    "keys",
+    "deletes",
+    "odd",
+    "published",
+    "killed_publish",
+    "overtaken",
+    "evolved",
+    "rewound",
+)
 ODD = {"id": "i`d `", "name": "größe 數`"}
 """Names that mean something else where they are not quoted."""
 KILLED_ROWS = 2000

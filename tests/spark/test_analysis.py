@@ -258,7 +258,7 @@ def test_the_reference_apps(spark: SparkSession) -> None:
             chosen[job.name] = (choose(job.name, shapes).mode, derive(shapes, M).drain_reason)
     assert chosen["plays_per_impression"] == (Mode.BULK, "10m join range + 10m watermark")
     assert chosen["take_rate"] == (Mode.BULK, "10m join range + 10m window + 10m watermark")
-    assert chosen["sessions"][0] is Mode.ORDERED
+    assert chosen["sessions"][0] is Mode.BULK
 
 
 def test_every_time_is_traced_to_the_columns_that_it_is_read_from(spark: SparkSession) -> None:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 ARGUMENTS = ["--start", "2026-11-01T02:00Z", "--end", "2026-11-01T04:00Z"]
+SLICES = ["--mode", "ordered", "--slice-span"]
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +60,7 @@ def test_two_at_once_one_of_them_killed_and_resumed_twice_at_once(
     moment one is refused, the other makes the rest. Both end up with every row once."""
     store = RunStore.open(home)
     known = {run.id for run in store.runs(kind=Kind.BACKFILL)}
-    words = ["backfill", str(loaded.folder), *ARGUMENTS, "--job", "firsts", "--slice-span", "5m", "--json"]
+    words = ["backfill", str(loaded.folder), *ARGUMENTS, "--job", "firsts", *SLICES, "5m", "--json"]
     processes = {process.pid: process for process in (command(home, *words) for _ in range(2))}
 
     def begun() -> Run | None:
@@ -91,7 +92,7 @@ def test_paused_and_let_go_on_from_another_machine(
 ) -> None:
     """Its record is in a team's PostgreSQL: whoever pauses it has another project folder, and nothing of the run's."""
     store, elsewhere = RunStore(Address.parse(postgres_store)), Home(tmp_path / ".rekappa")
-    words = ["backfill", str(loaded.folder), *ARGUMENTS, "--job", "firsts", "--slice-span", "2m", "--json"]
+    words = ["backfill", str(loaded.folder), *ARGUMENTS, "--job", "firsts", *SLICES, "2m", "--json"]
     process = command(home, *words, REKAPPA_STORE=postgres_store)
 
     def started() -> Run | None:
@@ -133,7 +134,7 @@ def test_paused_and_let_go_on_from_another_machine(
 
 def test_plan_and_refusals(home: Home, loaded: Loaded) -> None:
     planned = answer(home, "plan", str(loaded.folder), *ARGUMENTS)
-    assert {job["job"]: job["mode"] for job in planned["jobs"]} == {"both": "bulk", "firsts": "ordered"}
+    assert {job["job"]: job["mode"] for job in planned["jobs"]} == {"both": "bulk", "firsts": "bulk"}
     assert planned["window"] == {"start": "2026-11-01T02:00Z", "end": "2026-11-01T04:00Z"}
     refused = command(
         home, "backfill", str(loaded.folder), "--start", "2026-11-01T04:00Z", "--end", "2026-11-01T02:00Z"

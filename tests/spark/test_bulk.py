@@ -14,7 +14,7 @@ from bulky import DAY, WINDOW, M, make_app
 from rekappa.app import App
 from rekappa.config.bind import load_app
 from rekappa.config.load import Loaded
-from rekappa.errors import ArchiveError, PlanError, RekappaError, RunError
+from rekappa.errors import PlanError, RekappaError, RunError
 from rekappa.home import Home
 from rekappa.plan.chunks import plan_chunks
 from rekappa.plan.plan import Mode, Plan
@@ -83,7 +83,8 @@ def hourly(plan: Plan) -> Plan:
 def test_the_plan_says_what_is_read_and_why(spark: SparkSession, loaded: Loaded, app: App, home: Home) -> None:
     plan = make_plan(spark, loaded, app, home, BackfillRequest(WINDOW))
     both, firsts = plan.job("both"), plan.job("firsts")
-    assert (both.mode, firsts.mode) == (Mode.BULK, Mode.ORDERED)
+    assert (both.mode, firsts.mode) == (Mode.BULK, Mode.BULK)
+    assert (both.by_slice, firsts.by_slice) == (False, True)
     assert both.drain == 25 * M
     assert "join range" in both.drain_reason
     assert "watermark" in both.drain_reason
@@ -94,8 +95,8 @@ def test_the_plan_says_what_is_read_and_why(spark: SparkSession, loaded: Loaded,
     assert both.estimate.duration is None
     assert "no run of this job in this mode" in both.estimate.basis
     assert both.estimate.state_rows is None
-    assert firsts.estimate.state_rows
     assert len(firsts.slices) > 1
+    assert [chunk.output for chunk in firsts.chunks] == [WINDOW]
     assert firsts.source("shown").columns == ("id", "event_ts")
     assert plan == make_plan(spark, loaded, app, home, BackfillRequest(WINDOW))
 
@@ -129,8 +130,12 @@ def test_bulk_gives_what_the_whole_archive_gives_crash_or_not(
         continue_backfill(spark, loaded, app, home, run.id)
 
 
-def test_ordered_mode_runs_the_job_that_bulk_can_not(spark: SparkSession, loaded: Loaded, app: App, home: Home) -> None:
-    run = run_backfill(spark, loaded, app, home, BackfillRequest(WINDOW, jobs=("firsts",)))
+@pytest.mark.parametrize("mode", [Mode.BULK, Mode.ORDERED])
+def test_what_depends_on_order_runs_slice_by_slice(
+    spark: SparkSession, loaded: Loaded, app: App, home: Home, mode: Mode
+) -> None:
+    request = BackfillRequest(WINDOW, jobs=("firsts",), mode=mode)
+    run = run_backfill(spark, loaded, app, home, request)
     assert run.state is State.FINISHED
     rows = staged(spark, loaded, run, "firsts")
     assert {row.id for row in rows} == set(range(3600, 7200))
@@ -138,7 +143,9 @@ def test_ordered_mode_runs_the_job_that_bulk_can_not(spark: SparkSession, loaded
     job = run.progress["jobs"][0]
     assert job["done"] == job["total"]
     assert job["rows_per_second"] > 0
-    again = make_plan(spark, loaded, app, home, BackfillRequest(WINDOW, jobs=("firsts",)))
+    assert job["queries"]["firsts"]["late_rows"] == 0
+    assert job["queries"]["firsts"]["not_final_from"] is None
+    again = make_plan(spark, loaded, app, home, request)
     assert run.id in again.job("firsts").estimate.basis
 
 
@@ -153,7 +160,7 @@ def test_a_window_past_the_archive_is_refused_or_said_to_be_not_final(
     spark: SparkSession, loaded: Loaded, app: App, home: Home
 ) -> None:
     beyond = Window(WINDOW.start, DAY + timedelta(hours=7))
-    with pytest.raises(ArchiveError, match="complete up to 2026-11-01T06:00Z"):
+    with pytest.raises(PlanError, match="complete up to 2026-11-01T06:00Z"):
         make_plan(spark, loaded, app, home, BackfillRequest(beyond, jobs=("both",)))
     told = make_plan(spark, loaded, app, home, BackfillRequest(beyond, jobs=("both",), allow_incomplete=True))
     assert any("Incomplete" in note for note in told.jobs[0].warnings)

@@ -13,10 +13,9 @@ import pytest
 from fidelity_expected import everything, expected, in_time, key, weight
 from fidelity_history import JOBS, LATE, MINUTE, ON_TIME, Production, make_production, stretch
 
-from rekappa.errors import PlanError
 from rekappa.home import Home
 from rekappa.plan.model import Slice
-from rekappa.plan.plan import Mode, Plan
+from rekappa.plan.plan import Chunk, Mode, Plan
 from rekappa.store.record import Run
 from rekappa.timeline import Window
 
@@ -30,7 +29,7 @@ BOTH = Window(ON_TIME.start, LATE.end)
 AHEAD = stretch(207, 227.5)
 """Where impressions had been read far ahead of playbacks; in LATE it was the other way round."""
 IN_ORDER = ("distinct_keys", "distinct_within", "sessions")
-"""Jobs whose output depends on the order of events: bulk mode refuses them."""
+"""Jobs whose output depends on the order of events: bulk runs them slice by slice, with watermarks of its own."""
 UNTIL_ALL_IS_IN = timedelta(hours=2)
 """A drain that takes in the latest of the late events."""
 
@@ -40,11 +39,8 @@ def production(spark: SparkSession, home: Home, broker: str) -> Production:
     return make_production(spark, home, broker)
 
 
-def in_bulk_and_order(*modes: Mode) -> list[tuple[str, Mode]]:
-    return [(job, mode) for job in JOBS for mode in modes if mode is not Mode.BULK or job not in IN_ORDER]
-
-
-@pytest.mark.parametrize(("job", "mode"), in_bulk_and_order(Mode.BULK, Mode.ORDERED, Mode.STRICT))
+@pytest.mark.parametrize("job", JOBS)
+@pytest.mark.parametrize("mode", [Mode.BULK, Mode.ORDERED, Mode.STRICT])
 def test_on_time_data_gives_the_same_rows(production: Production, job: str, mode: Mode) -> None:
     run = production.replay(job, mode, ON_TIME, slice_span=30 * MINUTE)
     live = production.output(job, ON_TIME)
@@ -93,9 +89,30 @@ def _without(job: str, rows: Counter[tuple[object, ...]], keys: set[tuple[object
 
 
 @pytest.mark.parametrize("job", IN_ORDER)
-def test_bulk_is_refused_where_order_matters(production: Production, job: str) -> None:
-    with pytest.raises(PlanError, match="depends on the order of events"):
-        production.plan(job, Mode.BULK, ON_TIME)
+def test_slice_by_slice_bulk_equals_ordered_over_its_slices_and_production_over_its_micro_batches(
+    production: Production, job: str
+) -> None:
+    ordered = production.replay(job, Mode.ORDERED, LATE, drain=UNTIL_ALL_IS_IN, slice_span=60 * MINUTE)
+    bulk = production.replay(job, Mode.BULK, LATE, drain=UNTIL_ALL_IS_IN, slice_span=60 * MINUTE)
+    assert production.staged(job, bulk, LATE) == production.staged(job, ordered, LATE)
+    assert _figure(bulk, job, "late_rows") == _figure(ordered, job, "late_rows") > 0
+
+    request, plan = production.plan(job, Mode.EXACT, LATE)
+    part = plan.jobs[0]
+    recorded = replace(part, mode=Mode.BULK, by_slice=True, chunks=(Chunk(0, LATE, part.reads),))
+    run = production.run(job, request, replace(plan, jobs=(recorded,)))
+    assert production.staged(job, run, LATE) == production.output(job, LATE)
+    assert production.output(job, LATE) != production.staged(job, ordered, LATE)
+
+
+def test_how_long_custom_state_lives_is_measured(production: Production) -> None:
+    """Sessions last minutes: an hour is enough, and twice that shows it."""
+    part = production.plan("sessions", Mode.BULK, ON_TIME)[1].jobs[0]
+    assert part.by_slice
+    assert "the same when" in part.warm_up_reason
+    assert part.vouched
+    told = production.plan("sessions", Mode.BULK, ON_TIME, warm_up=30 * MINUTE)[1].jobs[0]
+    assert "as told" in told.warm_up_reason
 
 
 def test_without_order_sessions_are_wrong(production: Production) -> None:
@@ -134,7 +151,7 @@ def test_the_docs_table_is_what_is_tested() -> None:
     lines = (Path(__file__).parents[2] / "docs" / "fidelity.md").read_text().splitlines()
     cells = [[cell.strip(" `") for cell in line.split("|")[1:-1]] for line in lines if line.startswith("| `")]
     promised = {row[0]: row[2:] for row in cells}
-    assert promised == {job: ["refused" if job in IN_ORDER else "equal", *["equal"] * 3] for job in JOBS}
+    assert promised == {job: ["equal"] * 4 for job in JOBS}
 
 
 def _with_slices(plan: Plan, slices: list[Slice]) -> Plan:

@@ -217,18 +217,17 @@ def test_apps_that_take_turns_archive_every_event_once(spark: SparkSession, writ
         assert writers.ids(spark, "events") == Counter(range(100 * (number + 1)))
 
 
-def test_a_run_afresh_is_refused_where_it_would_append_again(spark: SparkSession, writers: Writers) -> None:
+def test_a_run_afresh_doubles_nothing_unless_told_to(spark: SparkSession, writers: Writers) -> None:
     config = writers.folder / "rekappa.yaml"
     config.write_text(config.read_text().replace("\narchive:", KEPT.format(app=writers.name)))
     writers.send_ids(range(60))
     first, app = writers.live(), str(writers.folder)
-    writers.rekappa("run", app, "--fresh", "--available-now", expect=2)
-    said = writers.errors.read_text()
-    assert f"sink 'seen': live run {first.id} appended what 60 events gave" in said
-    assert "'kept'" not in said, "rows that are upserted are not doubled"
-    assert "--append-again" in said
-    assert writers.ids(spark, "seen") == Counter(range(60))
-    assert [run.id for run in RunStore.open(writers.home).runs(writers.name)] == [first.id]
+    begun = writers.json("run", app, "--fresh", "--available-now")
+    assert begun["id"] != first.id
+    assert RunStore.open(writers.home).run(first.id).state is State.ABANDONED
+    assert writers.ids(spark, "seen") == writers.ids(spark, "kept") == Counter(range(60))
+    with pytest.raises(RunError, match=f"sink 'seen': live run {begun['id']} appended what 60 events gave"):
+        writers.live(fresh=True)
 
     writers.live(fresh=True, append_again=True)
     assert writers.ids(spark, "seen") == Counter([*range(60), *range(60)])

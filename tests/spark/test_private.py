@@ -77,6 +77,23 @@ class Numbers:
         return "numbers"
 
 
+class CountedNumbers(Numbers):
+    """One number for each batch, up to two of them."""
+
+    class Java:
+        implements = private.SOURCE_THAT_ENDS
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        pass
+
+    def latestOffset(self, start: Any, limit: Any) -> Any:
+        return private.offset_of(self.spark, str(min(2, int(start.json()) + 1 if start is not None else 1)))
+
+    def getBatch(self, start: Any, end: Any) -> Any:
+        first = int(start.get().json()) if start.isDefined() else 0
+        return private.as_stream_batch(self.spark, self.spark.range(first, int(end.json())))
+
+
 def test_spark(spark: SparkSession, tmp_path: Path) -> None:
     check_versions(spark)
     files = str(tmp_path / "numbers")
@@ -108,10 +125,45 @@ def test_spark(spark: SparkSession, tmp_path: Path) -> None:
     assert private.move_watermark(query, 0) == 2000
     query.stop()
     assert sorted(got) == [0, 1]
+    ending = private.stream_of(spark, CountedNumbers(spark, files), SCHEMA)
+    started = ending.writeStream.foreachBatch(lambda rows, number: got.append(100 * number + rows.count()))
+    ended = started.option("checkpointLocation", str(tmp_path / "ending")).trigger(availableNow=True).start()
+    ended.awaitTermination()
+    assert got[2:] == [1, 101], "one batch for each number, then it ends by itself"
     jvm: Any = spark._jvm
     classes = jvm.java.lang.Thread.currentThread().getContextClassLoader()
-    for name in (private.ROCKSDB, private.IN_MEMORY, private.PLAIN_CHECKPOINT_FILES, *private.SOURCE):
+    for name in (private.ROCKSDB, private.IN_MEMORY, private.PLAIN_CHECKPOINT_FILES, *private.SOURCE_THAT_ENDS):
         assert classes.loadClass(name)
+
+
+def test_a_stream_as_a_batch_query_over_other_leaves(spark: SparkSession) -> None:
+    """Columns are carried past projections and unions that do not name them; watermarks are gone."""
+    from pyspark.sql import Observation
+    from pyspark.sql import functions as F
+
+    schema = StructType().add("id", "long").add("at", "timestamp")
+    leaf = private.stream_leaf(spark, schema)
+    assert leaf.isStreaming
+    timed = leaf.withWatermark("at", "1 minute").where("id < 3").select((F.col("id") + 10).alias("more"), "at")
+    both = timed.union(leaf.select(F.col("id").alias("more"), "at"))
+    batches = [
+        spark.range(number, number + 2).select("id", F.lit("2026-11-01").cast("timestamp"), F.lit(number).alias("mark"))
+        for number in (0, 2)
+    ]
+    rows = private.united(spark, batches)
+    assert rows.count() == 4
+    plan = private.with_leaves(
+        spark, private.analysed(both), lambda own: rows if own == private.leaf_id(leaf) else None, ("mark",)
+    )
+    found, seen = private.frame_of(spark, plan), Observation()
+    assert not private.observed(seen, 0)
+    told = sorted((row.more, row.mark) for row in found.observe(seen, F.count(F.lit(1)).alias("n")).collect())
+    assert told == [(0, 0), (1, 0), (2, 2), (3, 2), (10, 0), (11, 0), (12, 2)]
+    assert private.observed(seen)
+    assert seen.get == {"n": 7}
+    # A filter that stands after the watermark is applied before it, as in a running stream.
+    watermark = private.optimised(spark, timed).toString()
+    assert watermark.index("EventTimeWatermark") < watermark.index("Filter")
 
 
 def test_iceberg(spark: SparkSession) -> None:

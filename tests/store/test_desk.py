@@ -48,6 +48,16 @@ def test_a_task_is_kept_and_changed(desk: Desk) -> None:
         desk.task("nope")
 
 
+def test_what_ended_long_ago_is_forgotten(desk: Desk) -> None:
+    for number, state in enumerate((TaskState.DONE, TaskState.RUNNING)):
+        desk.add_task(a_task(id=f"t{number}", state=state))
+    desk.change_task("t0", now=("ended",))
+    assert desk.drop_tasks(timedelta(days=1), "h") == []
+    assert desk.drop_tasks(timedelta(days=-1), "another host") == []
+    assert desk.drop_tasks(timedelta(days=-1), "h") == ["t0"]
+    assert [one.id for one in desk.tasks()] == ["t1"]
+
+
 def test_tasks_that_are_going_are_listed_however_old(desk: Desk) -> None:
     old = desk.add_task(a_task(id="a", state=TaskState.RUNNING))
     for number in range(3):

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Any
 
 from rekappa.archive.completeness import complete_until
@@ -17,7 +18,7 @@ from rekappa.home import Home
 from rekappa.iceberg.catalog import load_table
 from rekappa.iceberg.splits import whole_files
 from rekappa.plan.model import Split
-from rekappa.record import METADATA
+from rekappa.record import INGESTION, METADATA
 from rekappa.timeline import TICK, Window
 
 if TYPE_CHECKING:
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
 
 COLUMNS = 240
 MINUTE = timedelta(minutes=1)
-MOST_LETTERS = 100_000
 MOST_TEXT = 2_000
 UNKNOWN_REGION = "unknown"
 
@@ -74,7 +74,6 @@ def overview(loaded: Loaded, home: Home, route: Route, stretch: Window | None = 
     if not files:
         return Overview(route.source_name, route.table, complete_until=known)
     shown = stretch or _covering(files)
-    times = [letter.ingested for letter in dead_letters(loaded, home, route, limit=MOST_LETTERS)]
     return Overview(
         route.source_name,
         route.table,
@@ -83,7 +82,7 @@ def overview(loaded: Loaded, home: Home, route: Route, stretch: Window | None = 
         shown.start,
         shown.end,
         spread(files, shown),
-        _counted((one for one in times if one is not None), shown),
+        _counted(_dead_times(loaded, home, route), shown),
         known,
     )
 
@@ -105,7 +104,13 @@ def spread(files: Iterable[Split], shown: Window, columns: int = COLUMNS) -> dic
         for column in range(max(0, int(low)), min(columns - 1, int(high)) + 1):
             share = (min(high, column + 1) - max(low, column)) / (high - low)
             cells[column] += one.rows * max(share, 0.0)
-    return {region: tuple(round(value) for value in cells) for region, cells in sorted(found.items())}
+    return {region: _whole(cells) for region, cells in sorted(found.items())}
+
+
+def _whole(cells: Iterable[float]) -> tuple[int, ...]:
+    """Whole counts with the same sum: what one column loses by rounding, a later one gets."""
+    sums = [0, *(round(total) for total in accumulate(cells))]
+    return tuple(after - before for before, after in pairwise(sums))
 
 
 def _counted(moments: Iterable[datetime], shown: Window, columns: int = COLUMNS) -> tuple[int, ...]:
@@ -116,8 +121,19 @@ def _counted(moments: Iterable[datetime], shown: Window, columns: int = COLUMNS)
     return tuple(cells)
 
 
+def _dead_times(loaded: Loaded, home: Home, route: Route) -> list[datetime]:
+    """When the source's dead letters were ingested; nothing else of them is read."""
+    rows = _letters(loaded, home, route, INGESTION)
+    return [at for row in rows if (at := (row.get(METADATA) or {}).get("kafka_ingestion_ts")) is not None]
+
+
 def dead_letters(loaded: Loaded, home: Home, route: Route, *, limit: int) -> list[DeadLetter]:
     """Some of the source's dead letters, newest first."""
+    found = [_letter(row) for row in _letters(loaded, home, route, "*")]
+    return sorted(found, key=lambda one: (one.ingested is not None, one.ingested), reverse=True)[:limit]
+
+
+def _letters(loaded: Loaded, home: Home, route: Route, *columns: str) -> list[dict[str, Any]]:
     from pyiceberg.expressions import EqualTo
 
     try:
@@ -125,8 +141,8 @@ def dead_letters(loaded: Loaded, home: Home, route: Route, *, limit: int) -> lis
     except SourceError:
         return []
     wanted: Any = EqualTo("source", route.source_name)  # type: ignore[call-arg, arg-type]
-    found = [_letter(row) for row in table.scan(row_filter=wanted).to_arrow().to_pylist()]
-    return sorted(found, key=lambda one: (one.ingested is not None, one.ingested), reverse=True)[:limit]
+    found: list[dict[str, Any]] = table.scan(row_filter=wanted, selected_fields=columns).to_arrow().to_pylist()
+    return found
 
 
 def _letter(row: Mapping[str, Any]) -> DeadLetter:

@@ -24,6 +24,8 @@ _OTHER_FORMAT = re.compile(r"state/.*/\d+_[^/]*\.(snapshot|delta|zip|changelog)"
 _LEADING = re.compile(r"\d+")
 _WHOLE, _CHANGES = ("snapshot", "zip"), ("delta", "changelog")
 _SSTS = "SSTs"
+FINGERPRINT = "rekappa-state.json"
+"""Beside Spark's own files: what the state is of."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +105,7 @@ def needed_files(files: Mapping[str, CheckpointFile], batch: int, named: Named) 
     of its own.
     """
     stores = _stores(files)
-    wanted = {name for name in _log(batch) if name in files}
+    wanted = {name for name in (*_log(batch), FINGERPRINT) if name in files}
     wanted |= {name for store in stores for name in store.chain(batch + 1)[0]}
     wanted |= set(_sst_files(stores, batch, named))
     folders = {store.folder for store in stores}

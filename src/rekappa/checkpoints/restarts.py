@@ -7,7 +7,7 @@ batches. Of the earlier run, what comes after the fork was abandoned.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from rekappa.checkpoints.files import listed, named_in
@@ -75,11 +75,18 @@ def restarts(
 
     `verify` opens RocksDB's snapshots and looks for the files that they name.
     """
-    found = []
+    found: list[Restart] = []
     for leg in line:
-        places: list[tuple[Location, str | None]] = [(home.checkpoint(app, leg.run) / query, None)]
-        places += [(home.savepoints(app) / one.name / query, one.name) for one in kept if one.run == leg.run]
-        for folder, name in places:
-            points = restart_points(listed(folder), named_in(folder) if verify else None)
-            found += [Restart(leg.run, query, point, folder, name) for point in points if leg.holds(point.batch)]
+        here = home.checkpoint(app, leg.run) / query
+        found += [Restart(leg.run, query, point, here) for point in _points(here, verify) if leg.holds(point.batch)]
+        for one in kept:
+            if one.run == leg.run and leg.holds(one.batches.get(query, -1)):
+                place = home.savepoints(app) / one.name / query
+                # A file that was copied is younger than what it is a copy of.
+                points = [replace(point, committed=one.committed[query]) for point in _points(place, verify)]
+                found += [Restart(leg.run, query, point, place, one.name) for point in points]
     return tuple(sorted(found, key=lambda one: (one.point.batch, one.savepoint or "")))
+
+
+def _points(folder: Location, verify: bool) -> tuple[RestartPoint, ...]:
+    return restart_points(listed(folder), named_in(folder) if verify else None)

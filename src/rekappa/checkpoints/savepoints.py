@@ -77,11 +77,11 @@ def take(home: Home, app: str, run: str, queries: Iterable[str], name: str, at: 
 
 def _keep_newest(source: Location, into: Location) -> RestartPoint:
     for _ in range(_ATTEMPTS):
-        files = listed(source)
-        point = last_restorable(restart_points(files))
-        if point is None:
-            break
         try:
+            files = listed(source)
+            point = last_restorable(restart_points(files))
+            if point is None:
+                break
             take_over(source, needed_files(files, point.batch, named_in(source)), into)
         except FileNotFoundError:
             # The run went on and purged it: there is a newer one.

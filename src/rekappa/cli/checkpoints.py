@@ -130,7 +130,7 @@ def take(app: str, name: str | None, overrides: tuple[str, ...], dry_run: bool, 
         newest = {query: each[-1].point.batch for query, each in query_restarts(home, store, run).items() if each}
         out.record({"would_take": chosen, "run": run.id, "batches": newest})
         return
-    made = savepoints.take(home, run.app, run.id, queries_of(run), chosen)
+    made = savepoints.take(home, run.app, run.id, queries_of(store, run), chosen)
     out.record(_record(made), title="Savepoint")
 
 

@@ -13,6 +13,7 @@ from rekappa.errors import SetupError
 from rekappa.home import Home
 from rekappa.timeline import parse_duration
 
+PORT = 8787
 _file = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
@@ -25,9 +26,22 @@ def require_packages() -> None:
         )
 
 
+def free_port(wanted: int = PORT) -> int:
+    """The usual port, or any that is free."""
+    import socket
+
+    with socket.socket() as tried:
+        tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            tried.bind(("127.0.0.1", wanted))
+        except OSError:
+            tried.bind(("127.0.0.1", 0))
+        return int(tried.getsockname()[1])
+
+
 @click.command()
 @click.option("--host", default="127.0.0.1", show_default=True, help="Where to listen.")
-@click.option("--port", type=click.IntRange(1, 65535), default=8787, show_default=True, help="At which port.")
+@click.option("--port", type=click.IntRange(1, 65535), default=PORT, show_default=True, help="At which port.")
 @click.option("--certificate", type=_file, help="A TLS certificate, with --key.")
 @click.option("--key", type=_file, help="The certificate's private key.")
 @click.option("--behind-proxy", is_flag=True, help="A proxy in front does TLS.")

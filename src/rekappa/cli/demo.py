@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
 import shutil
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -12,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from rekappa.cli.console import free_port, require_packages
 from rekappa.cli.options import json_option
 from rekappa.cli.output import Output, output
 
@@ -22,33 +25,76 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.option("--folder", type=click.Path(path_type=Path), help="Tell it in this new folder and keep everything.")
+@click.option("--keep", is_flag=True, help="Keep everything, in a temporary folder if none is named.")
+@click.option("--console", "opens", is_flag=True, help="Keep it running, and open the console on it afterwards.")
 @json_option
-def demo(folder: Path | None, as_json: bool) -> None:
+def demo(folder: Path | None, keep: bool, opens: bool, as_json: bool) -> None:
     """An app is wrong for an hour; the hour is replayed, proven, published, undone and published again.
 
-    Uses a real Kafka broker, Spark and Iceberg tables in a folder of its own, and leaves nothing running.
+    Uses a real Kafka broker, Spark and Iceberg tables in a folder of its own, and leaves nothing running, unless
+    --console asks for it: then Ctrl-C ends it.
     Takes about three minutes. Exit code 1 if the published hour is not what a clean run gives.
     """
     from rekappa.demo.story import Story
 
+    if opens:
+        require_packages()
     if folder is not None and folder.exists():
         raise click.BadParameter(f"{folder} exists already", param_hint="--folder")
     root = (folder or Path(tempfile.mkdtemp(prefix="rekappa-demo-"))).resolve()
     root.mkdir(parents=True, exist_ok=True)
     story, out = Story(root), output(as_json)
+    kept = folder is not None or keep or opens
     try:
         found = _tell(story, out)
+    except BaseException:
+        opens = False
+        raise
     finally:
-        with _step("stop the broker and Spark"):
-            story.close()
-        if folder is None:
+        with _step("stop Spark" if opens else "stop the broker and Spark"):
+            story.close(broker=not opens)
+        if not kept:
             shutil.rmtree(root, ignore_errors=True)
     out.record(found, title="What matters")
     if found["rows_that_differ_from_a_clean_run"] or found["validation"] != "passed":
         click.echo("error: the replayed hour is not what a clean run gives", err=True)
         raise click.exceptions.Exit(1)
-    if folder is not None:
-        click.echo(f"everything is still in {folder}: cd there, `rekappa up`, and try `rekappa runs`", err=True)
+    if opens:
+        _open_console(root)
+    if kept:
+        where = shlex.quote(str(root))
+        click.echo(f"everything is still in {root}. To look at it in a browser, also after a restart:", err=True)
+        click.echo(f"  cd {where} && {_program()} up && {_program()} console", err=True)
+
+
+def _program() -> str:
+    """How to call rekappa from another folder: by its name where the shell finds it."""
+    found = shutil.which("rekappa")
+    return "rekappa" if found else shlex.quote(str(Path(sys.argv[0]).absolute()))
+
+
+def _open_console(root: Path) -> None:
+    """The story's pages, with the broker still running, until Ctrl-C."""
+    import webbrowser
+
+    from rekappa.console.serve import Serving, serve
+    from rekappa.home import Home
+    from rekappa.stack.broker import down
+    from rekappa.store.runs import RunStore
+
+    home = Home(root / ".rekappa")
+    run = RunStore.existing(home).run("last").id
+
+    def started(address: str) -> None:
+        click.echo(f"open {address}", err=True)
+        click.echo(f"  the story: /runs/{run} with its Validation and Publish; /apps/plays/backfill", err=True)
+        if sys.stderr.isatty():
+            webbrowser.open(f"{address}&next=/runs/{run}/publish")
+
+    try:
+        serve(home, root, Serving("127.0.0.1", free_port()), started)
+    finally:
+        down(home)
 
 
 def _tell(story: Story, out: Output) -> dict[str, Any]:

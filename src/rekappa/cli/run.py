@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -13,13 +13,17 @@ from rekappa.cli.output import Output, output
 from rekappa.cli.runs import show_run
 from rekappa.home import Home
 
+if TYPE_CHECKING:
+    from rekappa.app import App
+    from rekappa.config.load import Loaded
+
 
 @click.command()
 @app_argument
 @set_option
 @click.option("--available-now", is_flag=True, help="End when caught up with Kafka.")
-@click.option("--fresh", is_flag=True, help="Begin a new run with empty state instead of continuing the last one.")
-@click.option("--append-again", is_flag=True, help="With --fresh: append also where an earlier run has appended.")
+@click.option("--fresh", is_flag=True, help="Rewind to no state first: what the app's live run wrote is taken out.")
+@click.option("--append-again", is_flag=True, help="With --fresh: take nothing out, and append it all again.")
 @dry_run_option
 @json_option
 def run(
@@ -34,7 +38,8 @@ def run(
     """Run APP from its selected sources into its sinks, until stopped.
 
     Ctrl-C or SIGTERM stops it after the current batch. The same command continues where it was: no event is
-    lost, none is doubled, also after a crash. While it runs, a second one of the same app is refused.
+    lost, none is doubled, also after a crash. While it runs, a second one of the same app is refused. With --fresh
+    it begins anew, with empty state at the beginning of its sources, as after `rekappa rewind --no-state`.
 
     \b
       rekappa run examples/take_rate
@@ -42,7 +47,7 @@ def run(
       rekappa run examples/take_rate --set profiles.live.trigger='30 seconds'
       rekappa run APP --set sinks.plays.selected=test    to another candidate; never taken for production
     """
-    from rekappa.config.bind import load_app, queries
+    from rekappa.config.bind import live_queries, load_app
     from rekappa.config.load import load
     from rekappa.config.targets import target_of
 
@@ -52,21 +57,25 @@ def run(
     if dry_run:
         rows = [
             (query.job, f"{name} <- {source.selected}", f"{query.sink} ({target_of(loaded.config.sinks[query.sink])})")
-            for query in queries(loaded.config, bound)
+            for query in live_queries(loaded, bound)
             for name, source in loaded.config.sources.items()
             if name in bound.jobs[query.job].sources
         ]
         out.table("Would run", ["job", "source", "sink"], rows)
         return
+    if loaded.elsewhere and (alone := sorted(set(loaded.config.sinks) - set(loaded.elsewhere))):
+        click.echo(f"not run: {', '.join(alone)}, which this run leaves to production", err=True)
     from rekappa.runs.live import run_live
 
+    if fresh and not append_again:
+        _begin_anew(loaded, bound)
     with live_progress(out, f"{loaded.config.app} live") as shown:
         ended = run_live(
             loaded,
             bound,
             Home.locate(),
             available_now=available_now,
-            fresh=fresh,
+            fresh=fresh and append_again,
             append_again=append_again,
             **shown,
         )
@@ -93,6 +102,24 @@ def live_progress(out: Output, title: str) -> Iterator[dict[str, Any]]:
             click.echo(f"run {made.id}: Ctrl-C stops it after the current batch", err=True)
 
         yield {"on_start": started, "on_progress": show, "tell": lambda text: click.echo(text, err=True)}
+
+
+def _begin_anew(loaded: Loaded, app: App) -> None:
+    """Take out what the app's live run has written, if there is one."""
+    from rekappa.recovery.choose import NoState
+    from rekappa.recovery.rewind import LiveApp, plan_rewind, rewind
+    from rekappa.runs.current import same_places
+    from rekappa.runs.live import live_session
+    from rekappa.store.runs import RunStore
+
+    home = Home.locate()
+    if not same_places(RunStore.open(home), loaded):
+        return
+    live = LiveApp(live_session(loaded, home), home, loaded, app)
+    plan = plan_rewind(live, NoState())
+    for one in plan.queries:
+        click.echo(f"sink {one.reset.sink}: {one.reset.removed} rows out; {one.reset.told}", err=True)
+    rewind(live, plan)
 
 
 def _words(report: object) -> str:

@@ -88,6 +88,16 @@ def queries(config: AppConfig, app: App) -> tuple[Query, ...]:
     return tuple(made)
 
 
+def live_queries(loaded: Loaded, app: App) -> tuple[Query, ...]:
+    """The queries of a live run: all, or, where some sinks are told to be elsewhere, those alone.
+
+    A run that tries the app elsewhere begins at the beginning, with checkpoints of its own: in production's sinks it
+    would write everything anew.
+    """
+    every = queries(loaded.config, app)
+    return tuple(query for query in every if query.sink in loaded.elsewhere) if loaded.elsewhere else every
+
+
 def _imported(loaded: Loaded) -> ModuleType:
     entry = loaded.folder / loaded.config.entry
     if not entry.is_file():

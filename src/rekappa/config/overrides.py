@@ -63,7 +63,7 @@ def from_flags(flags: Sequence[str]) -> Iterator[Override]:
         path = joined(parts)
         value = _value(path, text, f"--set {key}")
         if _holds_secret(path, value) or hidden(text) != text:
-            variable = PREFIX + "__".join(parts).upper()
+            variable = PREFIX + "__".join(part.upper() if part.islower() else part for part in parts)
             raise ConfigError(
                 f"Cannot use --set {key.strip()}: a secret on a command line can be read by every user of the machine",
                 hint=f"Set the environment variable {variable}, or write ${{NAME}} in the file.",

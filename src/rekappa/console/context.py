@@ -100,7 +100,7 @@ def at(moment: datetime | str | None) -> Markup:
     return Markup(f'<time datetime="{utc.isoformat()}">{utc:%Y-%m-%d %H:%M:%S} UTC</time>')
 
 
-_GOOD, _BAD = ("running", "finished", "done", "passed", "published", "complete"), ("failed", "died", "lost")
+_GOOD, _BAD = ("running", "finished", "done", "passed", "published", "complete", "yes"), ("failed", "died", "lost")
 _WAITS = ("paused", "waiting", "starting", "needs a yes", "created", "publishing", "undoing")
 
 

@@ -11,6 +11,7 @@ import json
 import os
 import subprocess
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -23,6 +24,8 @@ from rekappa.tasks.keeper import PROGRAM
 
 FRESH = timedelta(seconds=60)
 FOR_EVER = timedelta(days=36500)
+FORGOTTEN = timedelta(days=30)
+"""Answers that are older, such as those about code that has changed since, are removed when a console starts."""
 GIVEN_UP = 600
 AT_ONCE = 2
 
@@ -45,6 +48,9 @@ class Observed:
         self._asked: set[str] = set()
         self._children: set[subprocess.Popen[str]] = set()
         self._closed = False
+        for file in (home.root / "console").glob("*.json"):
+            if time.time() - file.stat().st_mtime > FORGOTTEN.total_seconds():
+                file.unlink(missing_ok=True)
 
     def ask(self, *words: str, version: str = "", fresh: timedelta = FRESH) -> Observation:
         """The newest answer, at once. `version` names what the answer depends on: another one has other answers."""

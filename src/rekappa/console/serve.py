@@ -6,6 +6,7 @@ import ipaddress
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -109,6 +110,8 @@ def serve(home: Home, folder: Path, serving: Serving, on_start: Any = None) -> N
         timeout_graceful_shutdown=3,
     )
     server = uvicorn.Server(config)
-    server.run()
+    # It has ended cleanly by then, and passes the signal on.
+    with suppress(KeyboardInterrupt):
+        server.run()
     if not server.started:
         sys.exit(1)

@@ -182,9 +182,10 @@ class Story:
         made = pairs.select(shown["impression_id"], shown["show_id"], shown["event_ts"], played["playback_id"])
         made.writeTo("lake.demo.by_hand").using("iceberg").createOrReplace()
 
-    def close(self) -> None:
+    def close(self, *, broker: bool = True) -> None:
         from rekappa.stack.broker import down
 
         if "spark" in self.__dict__:
             self.spark.stop()
-        down(self.home)
+        if broker:
+            down(self.home)

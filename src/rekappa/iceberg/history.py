@@ -112,7 +112,7 @@ def changes(spark: SparkSession, table: Any, expression: Any, since: int | None,
             1 for file in listed(spark, delta.addedDeleteFiles()) if filters.partition_fits(table, expression, file)
         )
         if touched:
-            by = summary.get(WRITER) or summary.get("spark.app.id") or summary.get("app-id") or "an unnamed writer"
+            by = _who(summary)
             found.append(Change(int(snapshot.snapshotId()), _moment(snapshot), str(snapshot.operation()), by, touched))
     return found[::-1]
 
@@ -122,9 +122,17 @@ def stranger(table: Any) -> Change | None:
     for snapshot in ancestors(table):
         summary = snapshot.summary()
         if snapshot.operation() != "replace" and summary.get(WRITER) is None:
-            by = summary.get("spark.app.id") or summary.get("app-id") or "an unnamed writer"
+            by = _who(summary)
             return Change(int(snapshot.snapshotId()), _moment(snapshot), str(snapshot.operation()), by, 0)
     return None
+
+
+def _who(summary: Any) -> str:
+    """For people: who made a snapshot, as far as it says."""
+    for stamp, did in ((PUBLISH, "publishing"), (UNDO, "undoing")):
+        if run := summary.get(stamp):
+            return f"{did} run {run}"
+    return str(summary.get(WRITER) or summary.get("spark.app.id") or summary.get("app-id") or "an unnamed writer")
 
 
 def _after(table: Any, since: int | None) -> list[Any]:

@@ -24,6 +24,8 @@ from rekappa.timeline import Window, format_duration
 CUSTOM_MARGIN = timedelta(hours=1)
 """Warm-up and drain of a job with custom state, which shows neither how far back it looks nor when it ends."""
 CLOCKS = "for clocks that are ahead"
+TOLD = "as told"
+_GUESSED = "Give --warm-up and --drain at least as long as the state lives."
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +78,14 @@ class Margins:
         """With all that lies before its rows known to be read, though the query does not bound it."""
         whole = self.drain >= self.after + self.delay
         return replace(self, before=before, before_reason=reason, cut_off=(), vouched=whole)
+
+    def measured(self, before: timedelta, reason: str, doubt: str = "") -> Margins:
+        """With a warm-up that the archive's own events showed to be long enough, unless there is a `doubt`."""
+        others = [note for note in self.notes if not note.endswith(_GUESSED)]
+        ends = f"When custom state ends can't be derived: the drain of {format_duration(self.drain)} is a default."
+        notes = (*others, *([ends] if self.drain_reason != TOLD else []), *([doubt] if doubt else []))
+        reached = self.reaching_back(before, reason)
+        return replace(reached, notes=notes, vouched=reached.vouched and not doubt)
 
     def wanted(self, output: Window) -> Window:
         """The event times that inputs of this output can have."""
@@ -138,7 +148,7 @@ def with_overrides(margins: Margins, warm_up: timedelta | None, drain: timedelta
     if warm_up is not None:
         told = replace(told, before=warm_up, before_reason=f"{format_duration(warm_up)} as told")
     if drain is not None:
-        told = replace(told, drain=drain, drain_reason="as told")
+        told = replace(told, drain=drain, drain_reason=TOLD)
     return told
 
 
@@ -200,7 +210,7 @@ def _reaches(shape: Shape) -> tuple[timedelta, list[str], timedelta, list[str], 
         why = [f"{format_duration(margin)} for custom state"]
         note = (
             f"Output {shape.output!r} keeps custom state: its margins can't be derived, {format_duration(margin)} is a "
-            "default. Give --warm-up and --drain at least as long as the state lives."
+            f"default. {_GUESSED}"
         )
         return margin, why, margin, list(why), [note]
     if shape.span is None:

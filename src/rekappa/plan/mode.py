@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from rekappa.errors import PlanError
 from rekappa.plan.keyed import objection, remarks
 from rekappa.plan.plan import Mode
-from rekappa.plan.shape import Operation, Operator, Shape, Tolerance
+from rekappa.plan.shape import Keeps, Operation, Operator, Shape, Tolerance
 
 OPEN = (Operation.AGGREGATE, Operation.OPEN_JOIN, Operation.OPEN_DEDUP, Operation.LIMIT)
 """State that nothing ends: what production holds depends on everything since it began."""
@@ -22,6 +22,8 @@ IN_ORDER = (
     Operation.UNKNOWN,
 )
 """Output that depends on which event comes first, or that may."""
+BY_SLICE = (Operation.CUSTOM, Operation.DEDUP_WITHIN, Operation.TIMED_DEDUP, Operation.OPEN_DEDUP)
+"""What one batch job can run in the order of slices, key by key, if it is a query's only state."""
 _UP_TO = {
     Tolerance.ORDER: "collections have no order of their own",
     Tolerance.ROUNDING: "floating-point numbers add up differently in another order",
@@ -76,8 +78,13 @@ def assess(shape: Shape, *, warm_up_told: bool = False) -> dict[Mode, Verdict]:
     elif shape.has(Operation.UNKNOWN) and not in_order:
         unknown = ", ".join(operator.detail for operator in shape.of(Operation.UNKNOWN))
         bulk = Unsafe(f"{unknown}: not known to give the same whatever the order and grouping of events")
+    elif by_slice(shape):
+        bulk = Safe(
+            f"{shape.describe()}: one batch job runs it key by key in the order of slices, with the watermarks that "
+            "micro-batches would have"
+        )
     elif in_order:
-        bulk = Unsafe(f"{_list(in_order)} depends on the order of events, which bulk does not keep")
+        bulk = Unsafe(f"{_list(in_order)} depends on the order of events, which bulk does not keep{_mixed(shape)}")
     elif shape.stateful:
         bulk = Safe(f"{shape.describe()}: the same in any order once all inputs are read")
     else:
@@ -87,6 +94,32 @@ def assess(shape: Shape, *, warm_up_told: bool = False) -> dict[Mode, Verdict]:
         Mode.BULK: bulk, Mode.ORDERED: ordered, Mode.STRICT: ordered, Mode.EXACT: exact
     }  # fmt: skip
     return {mode: _by_key(shape, mode, verdict) for mode, verdict in verdicts.items()}
+
+
+def by_slice(shape: Shape) -> bool:
+    """Whether bulk runs this output slice by slice: its one stateful operator depends on order, and nothing else."""
+    return shape.has(*BY_SLICE) and not _obstacle(shape)
+
+
+def _obstacle(shape: Shape) -> str:
+    """What keeps an operator of `BY_SLICE` from running slice by slice in one batch job."""
+    others = [one for one in shape.operators if one.kind is not Operation.SORT and one.kind not in BY_SLICE]
+    if others:
+        return f"it stands beside {_list(others)}"
+    if len([one for one in shape.operators if one.kind in BY_SLICE]) > 1:
+        return "there are several"
+    if shape.clock:
+        return f"it reads the clock ({', '.join(shape.clock)})"
+    if shape.event_time is None or shape.taken.updates:
+        return "its sink takes rows by the batch that they come out in"
+    if shape.taken.keeps is Keeps.LAST:
+        return "its sink keeps the last row of a key"
+    return shape.obstacle
+
+
+def _mixed(shape: Shape) -> str:
+    why = _obstacle(shape)
+    return f" unless it goes slice by slice, and here {why}" if why and shape.has(*BY_SLICE) else ""
 
 
 def _by_key(shape: Shape, mode: Mode, verdict: Verdict) -> Verdict:
@@ -116,6 +149,8 @@ def choose(job: str, shapes: Sequence[Shape], asked: Mode | None = None, *, warm
     for mode in candidates:
         answers = [one[mode] for one in verdicts]
         unsafe = next((answer for answer in answers if isinstance(answer, Unsafe)), None)
+        if mode is Mode.BULK and unsafe is None:
+            unsafe = _several(shapes)
         if unsafe is not None and not (asked and unsafe.checked):
             refused.append((mode, unsafe))
             continue
@@ -136,6 +171,15 @@ def choose(job: str, shapes: Sequence[Shape], asked: Mode | None = None, *, warm
         hint = "Use --mode ordered, or leave --mode out."
     what = f"in {mode} mode" if asked is not None else "in any mode"
     raise PlanError(f"Cannot replay job {job!r} {what}: {unsafe.reason}", hint=hint)
+
+
+def _several(shapes: Sequence[Shape]) -> Unsafe | None:
+    """Slice by slice one output is made: each query of a stream has watermarks of its own."""
+    found = [shape for shape in shapes if by_slice(shape)]
+    if not found or len({shape.output for shape in shapes}) == 1:
+        return None
+    operators = _list([one for shape in found for one in shape.of(*BY_SLICE)])
+    return Unsafe(f"{operators} goes slice by slice in bulk, which a job with several outputs can't")
 
 
 def _words(verdict: Verdict) -> str:

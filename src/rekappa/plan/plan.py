@@ -94,7 +94,10 @@ class LookupPlan:
 
 @dataclass(frozen=True, slots=True)
 class JobPlan:
-    """One job's part: its mode, and then chunks (bulk) or slices (the other modes), never both.
+    """One job's part: its mode, and then chunks (bulk) or slices (the other modes).
+
+    A bulk job that is `by_slice` has both: one chunk, whose rows one batch job takes through its state in the order of
+    the slices.
 
     `finality` is None where the window is ingestion time: output is then final once it is read.
 
@@ -126,6 +129,7 @@ class JobPlan:
     vouched: bool = True
     state: str = ""
     lookups: tuple[LookupPlan, ...] = ()
+    by_slice: bool = False
 
     @property
     def name(self) -> str:

@@ -85,7 +85,8 @@ def _job(job: JobPlan, plan: Plan, width: int) -> JobReport:
         Fact("drain", format_duration(job.drain), job.drain_reason),
         Fact("reads", str(job.reads), "ingestion time"),
         *(_lookup(lookup) for lookup in job.lookups),
-        Fact("chunks", count(len(job.chunks))) if job.mode is Mode.BULK else _slices(job),
+        *([Fact("chunks", count(len(job.chunks)))] if job.mode is Mode.BULK else []),
+        *([_slices(job)] if job.mode is not Mode.BULK or job.by_slice else []),
         *_estimate(job.estimate),
     ]
     return JobReport(
@@ -161,6 +162,7 @@ def _summary(job: JobPlan, plan: Plan) -> dict[str, Any]:
         "drain": job.drain.total_seconds(),
         "drain_reason": job.drain_reason,
         "reads": _window(job.reads),
+        "by_slice": job.by_slice,
         "slices": len(job.slices),
         "largest_slice_rows": max((part.rows for part in job.slices), default=0),
         "chunks": [{"output": _window(chunk.output), "reads": _window(chunk.reads)} for chunk in job.chunks],

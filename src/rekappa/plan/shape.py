@@ -157,6 +157,7 @@ class Shape:
     as they are now, not as they were then. `anchors` are the columns that the sink's event time, watermarks,
     windows and join ranges go by: how far they lie from the ingestion time decides what has to be read.
     `tolerances` names the output's columns that are equal only up to order or rounding. `made` are all its columns.
+    `obstacle` is what keeps a job that depends on order from going slice by slice in bulk, as the job itself shows.
     """
 
     output: str
@@ -175,6 +176,7 @@ class Shape:
     tolerances: Mapping[str, Tolerance] = field(default_factory=dict)
     revised: Revised = Revised()
     taken: Taken = Taken()
+    obstacle: str = ""
 
     @property
     def stateful(self) -> bool:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from rekappa.config.load import Loaded
 from rekappa.config.model import IcebergCandidate
-from rekappa.errors import ArchiveError, PlanError
+from rekappa.errors import PlanError
 from rekappa.home import Home
 from rekappa.plan.model import Split
 from rekappa.plan.plan import SourcePlan
@@ -99,7 +99,7 @@ def check_complete(
                 f"(region {region!r}), the window ends at {format_instant(window.end)}"
             )
             if not allow_incomplete:
-                raise ArchiveError(
+                raise PlanError(
                     f"Cannot plan the window: {said}",
                     hint="Let `rekappa archive run` catch up, choose an earlier end, or add --allow-incomplete.",
                 )

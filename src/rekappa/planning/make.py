@@ -2,12 +2,13 @@
 
     plan = make_plan(spark, loaded, app, home, BackfillRequest(window))
 
-Reads no events, but for strict mode's look at offsets and exact mode's at sessions; changes nothing.
+Reads no events, but for strict mode's look at offsets, exact mode's at sessions, and a replay of what came before the
+window where custom state is alive when it begins; changes nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
@@ -24,7 +25,7 @@ from rekappa.lookups.planned import lookup_warnings, plan_lookups
 from rekappa.plan.chunks import plan_chunks, whole_hours
 from rekappa.plan.finality import Finality
 from rekappa.plan.margins import Margins, derive, with_overrides
-from rekappa.plan.mode import IN_ORDER, Choice, choose
+from rekappa.plan.mode import IN_ORDER, Choice, by_slice, choose
 from rekappa.plan.ordered import MAX_ROWS, plan_slices, wide_span
 from rekappa.plan.plan import Chunk, Estimate, JobPlan, Mode, Plan
 from rekappa.plan.shape import Operation, Shape, Tolerance
@@ -39,6 +40,7 @@ from rekappa.planning.widths import chosen_span, production_width
 from rekappa.record import INGESTION, METADATA, record_ddl
 from rekappa.sources.open import named_source, open_batch, past_candidate
 from rekappa.spark.analysis import analyse
+from rekappa.spark.failures import read_failure
 from rekappa.spark.outputs import require_made
 from rekappa.store.runs import RunStore
 from rekappa.timeline import EPOCH, Window
@@ -61,6 +63,11 @@ class _Asked:
     shapes: tuple[Shape, ...]
     choice: Choice
     margins: Margins
+
+    @property
+    def by_slice(self) -> bool:
+        """Whether bulk goes slice by slice: its output then depends on the slices, as in the other modes."""
+        return self.choice.mode is Mode.BULK and any(by_slice(shape) for shape in self.shapes)
 
     @property
     def tolerances(self) -> dict[str, Mapping[str, Tolerance]]:
@@ -95,16 +102,18 @@ def _plan_job(
 ) -> tuple[JobPlan, ...]:
     """The plan of one job: one part, or in exact mode one for each of its queries."""
     asked = _ask(spark, loaded, app, request, job)
-    mode = asked.choice.mode
+    mode, columns = asked.choice.mode, asked.columns
 
     def scanned(reads: Window) -> list[Input]:
-        return [scan_source(loaded, home, name, reads, request.regions, asked.columns[name]) for name in job.sources]
+        return [scan_source(loaded, home, name, reads, request.regions, columns[name]) for name in job.sources]
 
+    asked = replace(asked, margins=_with_measured_state(spark, loaded, request, asked, scanned))
     inputs = scanned(asked.margins.reads(request.window))
-    if mode is not Mode.BULK and any(one.table is None for one in inputs):
+    sliced = mode is not Mode.BULK or asked.by_slice
+    if sliced and any(one.table is None for one in inputs):
         raise PlanError(
             f"Cannot replay job {job.name!r} in {mode} mode: a source of it is not an Iceberg table",
-            hint="Only bulk mode reads Hive tables.",
+            hint="Hive tables are read in bulk only, and not for jobs that depend on the order of events.",
         )
     if mode is not Mode.BULK and len({shape.event_time is not None for shape in asked.shapes}) > 1:
         raise PlanError(
@@ -137,6 +146,7 @@ def _plan_job(
         tolerances=asked.tolerances,
         vouched=margins.vouched and fit.complete,
         state=kind_of_state(asked.shapes),
+        by_slice=asked.by_slice,
         finality=_finality(asked, margins, archived_until(inputs, reads, request.regions)),
     )
     parts: tuple[JobPlan, ...]
@@ -178,6 +188,14 @@ def _ask(spark: SparkSession, loaded: Loaded, app: App, request: BackfillRequest
         for query in alike:
             require_made(found[query.output].made, query.sink, config.sinks[query.sink])
         shapes += [replace(found[query.output], taken=taken_by(config.sinks[query.sink])) for query in alike]
+    if any(by_slice(shape) for shape in shapes):
+        from rekappa.replay.custom.capture import parsed
+        from rekappa.replay.custom.query import obstacle
+
+        in_the_way = "it reads a lookup"
+        if not job.lookups:
+            in_the_way = obstacle(spark, job, {name: parsed(spark, ddl) for name, ddl in schemas.items()})
+        shapes = [replace(shape, obstacle=in_the_way) for shape in shapes]
     choice = choose(job.name, shapes, request.mode, warm_up_told=request.warm_up is not None)
     lateness = max(past_candidate(name, source)[1].max_misalignment for name, source in sources.items())
     ahead = request.clock_skew
@@ -191,11 +209,11 @@ def _fitted(
     spark: SparkSession, loaded: Loaded, home: Home, request: BackfillRequest, asked: _Asked, inputs: Sequence[Input]
 ) -> Fitted:
     """The margins after a look at the archive's clocks, and the outputs (one for each chunk) that they are for."""
-    bulk = asked.choice.mode is Mode.BULK
+    chunked = asked.choice.mode is Mode.BULK and not asked.by_slice
     splits = [split for one in inputs for split in one.splits]
 
     def outputs(margins: Margins) -> Sequence[Window]:
-        if not bulk:
+        if not chunked:
             return (request.window,)
         chunks = plan_chunks(splits, window=request.window, warm_up=margins.warm_up, drain=margins.drain)
         return [chunk.output for chunk in chunks]
@@ -213,9 +231,56 @@ def _fitted(
         for column, own in _anchors(asked, one.plan.name, named_source(loaded, one.plan.name).event_time)
     ]
     known = [one for one in found if isinstance(one, Clock)]
-    fit = fitted(asked.margins, known, outputs, told, *((whole_hours,) if bulk else ()))
+    fit = fitted(asked.margins, known, outputs, told, *((whole_hours,) if chunked else ()))
     unknown = tuple(one for one in found if isinstance(one, str))
     return replace(fit, notes=(*fit.notes, *unknown), complete=fit.complete and not unknown)
+
+
+def _with_measured_state(
+    spark: SparkSession,
+    loaded: Loaded,
+    request: BackfillRequest,
+    asked: _Asked,
+    scanned: Callable[[Window], Sequence[Input]],
+) -> Margins:
+    """The margins with a warm-up as long as custom state lives, where one batch job can show that."""
+    custom = all(shape.has(Operation.CUSTOM) and by_slice(shape) for shape in asked.shapes)
+    found = scanned(request.window)
+    several = len({shape.output for shape in asked.shapes}) > 1
+    if (
+        not custom
+        or several
+        or request.warm_up is not None
+        or asked.choice.mode is Mode.EXACT
+        or any(one.table is None for one in found)
+    ):
+        return asked.margins
+    from pyspark.errors import PySparkException
+
+    from rekappa.planning.lives import with_measured_state
+    from rekappa.replay.archives import archive_source
+    from rekappa.replay.custom.run import Alive, Stretched, state_alive
+
+    bound = {one.plan.name: one.plan.max_misalignment for one in found}
+    span = request.slice_span or min(bound.values())
+    sources = {one.plan.name: archive_source(loaded, one.plan) for one in found}
+    snapshots = {one.plan.name: one.plan.snapshot for one in found}
+
+    def alive(stretch: Window) -> Alive:
+        # On the grid of slices that ends at the window: what is in a slice must not depend on where reading begins.
+        reads = Window(stretch.end - -(-stretch.length // span) * span, stretch.end)
+        splits = [split for one in scanned(reads) for split in one.splits]
+        slices = plan_slices(
+            splits, max_misalignment=bound, reads=reads, max_rows=request.slice_rows or MAX_ROWS, max_span=span,
+            regions=request.regions,
+        )  # fmt: skip
+        return state_alive(spark, sources, Stretched(slices, tuple(request.regions), snapshots), asked.job)
+
+    try:
+        return with_measured_state(asked.margins, request.window, alive)
+    except PySparkException as error:
+        note = f"How long custom state lives could not be measured: {read_failure(error).cause}"
+        return replace(asked.margins, notes=(*asked.margins.notes, note))
 
 
 def _with_whole_sessions(
@@ -267,7 +332,9 @@ def _cut(
     splits = [split for one in inputs for split in one.splits]
     if planned.mode is Mode.BULK:
         chunks = [Chunk(number, output, fit.margins.reads(output)) for number, output in enumerate(fit.outputs)]
-        return replace(planned, chunks=tuple(chunks))
+        planned = replace(planned, chunks=tuple(chunks))
+        if not planned.by_slice:
+            return planned
     bound = {one.plan.name: one.plan.max_misalignment for one in inputs}
     rows = request.slice_rows or MAX_ROWS
     strict = planned.mode is Mode.STRICT

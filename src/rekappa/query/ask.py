@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from rekappa.errors import InputError, RekappaError, WorkFailed
 from rekappa.query.statement import mentioned, refusal, require_query, with_plain_names
 from rekappa.query.tables import Table
+from rekappa.spark.failures import read_failure
 from rekappa.spark.private import changes_something
 from rekappa.spark.values import plain_value
 
@@ -61,6 +62,7 @@ def ask(spark: SparkSession, known: Sequence[Table], sql: str, limit: int | None
 
 
 def _rows(frame: DataFrame, limit: int | None) -> Iterator[tuple[Any, ...]]:
+    from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
     kinds = [field.dataType for field in frame.schema.fields]
@@ -69,6 +71,10 @@ def _rows(frame: DataFrame, limit: int | None) -> Iterator[tuple[Any, ...]]:
             yield tuple(plain_value(value, kind) for value, kind in zip(row, kinds, strict=True))
     except PySparkException as error:
         raise WorkFailed(f"The query failed: {_first_line(error)}") from None
+    except Py4JError as error:
+        found = read_failure(error)
+        named = f" (file {found.file})" if found.file and found.file not in found.cause else ""
+        raise WorkFailed(f"The query failed: {found.cause}{named}", hint=found.remedy or None) from None
     except (ValueError, OverflowError) as error:
         raise WorkFailed(
             f"The query's answer can't be shown: {error}", hint="Cast times outside the years 1 to 9999 to STRING."

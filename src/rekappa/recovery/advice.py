@@ -11,34 +11,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from enum import StrEnum
 
+from rekappa.recovery.outage import Memory, OutageFacts, QueryFacts, SinkPlace, Trouble
 from rekappa.timeline import Window, format_duration, format_instant
 
-
-class Trouble(StrEnum):
-    """What was wrong in the window."""
-
-    STOPPED = "stopped"
-    WRONG = "wrong"
-
-
-class Memory(StrEnum):
-    """What a query keeps of past events."""
-
-    NONE = "no state"
-    BOUNDED = "state that ends"
-    OPEN = "state that nothing ends"
-    CUSTOM = "custom state"
-
-
-class SinkPlace(StrEnum):
-    """What a sink can do about rows that are wrong."""
-
-    TABLE = "a table or files, in which a window is replaced"
-    SERVICE = "a service that upserts by key"
-    TOPIC = "a topic, in which what was sent stays"
+BY_HAND = (
+    "Those that read from it are not rewound by this: what was sent stays, and they read it beside what is sent anew."
+)
 
 
 class Recovery(StrEnum):
@@ -48,58 +29,6 @@ class Recovery(StrEnum):
     CASCADE = "rewind with cascade"
     BOOTSTRAP = "bootstrap"
     LOST = "lost"
-
-
-@dataclass(frozen=True, slots=True)
-class PointFact:
-    """The newest batch at or before the window's start that can be restored. `holes` is what neither Kafka nor the
-    archive has of what would be read again from there."""
-
-    batch: int
-    committed: datetime
-    holes: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class QueryFacts:
-    """One query. `remembers` is how long an event stays in state that ends; `refused` why no backfill of the window can
-    be planned; `consumers` the known apps that read what it writes; `lookups` tables that it joins as they are now;
-    `clock` what it reads of the clock; `takes` how long a backfill of the window is thought to take."""
-
-    sink: str
-    place: SinkPlace = SinkPlace.TABLE
-    memory: Memory = Memory.NONE
-    remembers: timedelta | None = None
-    point: PointFact | None = None
-    refused: str | None = None
-    consumers: tuple[str, ...] = ()
-    lookups: tuple[str, ...] = ()
-    clock: tuple[str, ...] = ()
-    takes: timedelta | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class OutageFacts:
-    """What was gathered. `state_wrong` is what a person said of it, None if nothing.
-
-    `dropped` names the partitions of which Kafka has dropped what the run reads next, `holes` what of it the archive
-    lacks too. `archived_since` is from when on the archive of every source is there, `whole` whether that is from the
-    very first event of the topics. `behind` counts the events that wait.
-    """
-
-    app: str
-    window: Window
-    now: datetime
-    trouble: Trouble
-    queries: tuple[QueryFacts, ...]
-    state_wrong: bool | None = None
-    run: str | None = None
-    going: bool = False
-    behind: int = 0
-    dropped: tuple[str, ...] = ()
-    holes: tuple[str, ...] = ()
-    archived_since: datetime | None = None
-    whole: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,7 +223,8 @@ def _together(facts: OutageFacts, found: Sequence[Advice]) -> list[Advice]:
         if len(taken) > len(back):
             why.append("A rewind takes all queries of the app back, so it repairs those as well that need no more.")
         notes = tuple(dict.fromkeys(note for one in taken for note in one.notes))
-        answers.append(Advice(worst, sinks, tuple(why), _rewind_commands(facts, worst), notes))
+        notes += (BY_HAND,) if worst is Recovery.CASCADE else ()
+        answers.append(Advice(worst, sinks, tuple(why), _rewind_commands(facts), notes))
         found = [one for one in found if one not in taken]
     for one in found:
         same = next((at for at, other in enumerate(answers) if _alike(one, other)), None)
@@ -323,9 +253,9 @@ def _backfill_commands(facts: OutageFacts, window: Window) -> tuple[str, ...]:
     return (f"rekappa plan {told}", f"rekappa backfill {told}", "rekappa validate last", "rekappa publish last --yes")
 
 
-def _rewind_commands(facts: OutageFacts, recovery: Recovery) -> tuple[str, ...]:
+def _rewind_commands(facts: OutageFacts) -> tuple[str, ...]:
     told = f"rekappa rewind {facts.app} --to {format_instant(facts.window.start)}"
-    told += " --cascade" if recovery is Recovery.CASCADE else ""
+    told += " --send-again" if any(query.place is SinkPlace.TOPIC for query in facts.queries) else ""
     stop = (f"rekappa stop {facts.run}",) if facts.going and facts.run else ()
     return (f"{told} --dry-run", *stop, f"{told} --start")
 

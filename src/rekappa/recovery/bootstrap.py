@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from rekappa.app import App
-from rekappa.config.bind import Query, queries
+from rekappa.config.bind import Query, live_queries
 from rekappa.config.load import Loaded
 from rekappa.errors import RunError
 from rekappa.home import Home
@@ -23,10 +23,10 @@ from rekappa.plan.coverage import Want
 from rekappa.plan.offsets import Position
 from rekappa.planning.catch_up import ArchiveLook, look, starts_since
 from rekappa.planning.production import production_runs
-from rekappa.runs.catch_up import LiveRun, require_kafka
 from rekappa.runs.doubling import require_nothing_doubled, target
 from rekappa.runs.history import History, reached
 from rekappa.runs.live import live_session, new_live_run, run_live
+from rekappa.runs.live_run import LiveRun, require_kafka
 from rekappa.spark.offsetlog import last_committed, last_planned
 from rekappa.store.record import Kind, Run
 from rekappa.store.runs import RunStore
@@ -76,7 +76,7 @@ def bootstrap(loaded: Loaded, app: App, home: Home, request: BootstrapRequest, *
     def begin(store: RunStore) -> Run:
         plan = plan_bootstrap(live_session(loaded, home), loaded, app, home, request)
         run = new_live_run(
-            loaded, queries(loaded.config, app), since=format_instant(request.since), after=dict(plan.after)
+            loaded, live_queries(loaded, app), since=format_instant(request.since), after=dict(plan.after)
         )
         # First what it is to do: a run that is recorded never lacks its history.
         plan.history.save(home.checkpoint(run.app, run.id))
@@ -94,7 +94,7 @@ def plan_bootstrap(
     is held back, and nothing is missing or doubled in between. One that nobody wrote yet begins to write where the
     archive ends.
     """
-    config, bound = loaded.config, queries(loaded.config, app)
+    config, bound = loaded.config, live_queries(loaded, app)
     doing = f"bootstrap {config.app!r}"
     live = LiveRun(loaded, app, home, "", bound)
     require_kafka(live)

@@ -32,9 +32,9 @@ class KnownPoint:
     savepoint: str | None
 
 
-def queries_of(run: Run) -> tuple[str, ...]:
-    """The names of the queries that the run was made with."""
-    return tuple(sorted(run.spec.get("targets") or {}))
+def queries_of(store: RunStore, run: Run) -> tuple[str, ...]:
+    """The names of the queries that the run was made with, or has gained since."""
+    return tuple(sorted({*(run.spec.get("targets") or ()), *(start.query for start in store.starts(run.id))}))
 
 
 def line(store: RunStore, run: Run, query: str) -> tuple[Leg, ...]:
@@ -50,7 +50,8 @@ def query_restarts(home: Home, store: RunStore, run: Run, *, verify: bool = Fals
     """Where each query of the run can be restarted, oldest first."""
     kept = savepoints(home, run.app)
     return {
-        query: restarts(home, run.app, query, line(store, run, query), kept, verify=verify) for query in queries_of(run)
+        query: restarts(home, run.app, query, line(store, run, query), kept, verify=verify)
+        for query in queries_of(store, run)
     }
 
 

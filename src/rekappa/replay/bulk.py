@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rekappa.app import App
 from rekappa.config.bind import Query, queries
@@ -20,19 +20,20 @@ from rekappa.iceberg.commits import last_batch, load_table
 from rekappa.lookups.open import with_planned_lookups
 from rekappa.plan.chunks import whole_hours
 from rekappa.plan.plan import Chunk, JobPlan, Plan
+from rekappa.replay.archives import archive_source
 from rekappa.replay.sessions import cut_from
 from rekappa.replay.tuning import Facts, bulk_settings, unset_by
 from rekappa.sinks.contract import BatchId
 from rekappa.sources.open import open_batch
 from rekappa.spark.calling import results_of
 from rekappa.spark.names import quoted
-from rekappa.spark.private import analysed
+from rekappa.spark.private import analysed, observed
 from rekappa.spark.state import settings
 from rekappa.spark.times import within
 from rekappa.staging.tables import staging_sink, staging_table
 from rekappa.staging.versions import refuse_contested
 from rekappa.storage.location import Location
-from rekappa.timeline import Window, format_instant, parse_instant
+from rekappa.timeline import Window, format_instant, instant, parse_instant
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -101,20 +102,51 @@ def run_bulk(
 
 def make_chunk(spark: SparkSession, bulk: BulkJob, chunk: Chunk) -> None:
     """One chunk into staging: every sink of the job, each in one commit."""
-    config = bulk.loaded.config
     made: dict[Window, Mapping[str, DataFrame]] = {}
     for query in bulk.queries:
         event_time = bulk.event_time(query)
+        if bulk.job.by_slice:
+            _make_in_slice_order(spark, bulk, chunk, query)
+            continue
         # Without an event time the window is ingestion time: what is read is what comes out.
         reads = whole_hours(chunk.reads) if event_time else chunk.output
         if reads not in made:
             made[reads] = _results(spark, bulk, reads)
         _note_cut_sessions(spark, bulk, query, made[reads][query.output], reads, chunk.output)
-        rows = in_output(made[reads][query.output], event_time, chunk.output)
-        cap = config.profiles.backfill.max_rows_per_second
-        sink = staging_sink(config, bulk.run, query.sink, cap, ordered=False)
-        sink.prepare(spark, rows.schema)
-        sink.write(rows, BatchId(bulk.run, query.name, chunk.number))
+        _stage(spark, bulk, chunk, query, in_output(made[reads][query.output], event_time, chunk.output))
+
+
+def _stage(spark: SparkSession, bulk: BulkJob, chunk: Chunk, query: Query, rows: DataFrame) -> None:
+    config = bulk.loaded.config
+    cap = config.profiles.backfill.max_rows_per_second
+    sink = staging_sink(config, bulk.run, query.sink, cap, ordered=False)
+    sink.prepare(spark, rows.schema)
+    sink.write(rows, BatchId(bulk.run, query.name, chunk.number))
+
+
+def _make_in_slice_order(spark: SparkSession, bulk: BulkJob, chunk: Chunk, query: Query) -> None:
+    from pyspark.sql import Observation
+    from pyspark.sql import functions as F
+
+    from rekappa.replay.custom.batches import BATCH
+    from rekappa.replay.custom.bykey import LATE
+    from rekappa.replay.custom.run import may_change, sliced_rows
+
+    event_time = bulk.event_time(query)
+    assert event_time is not None, "what is planned by slice has an event time"
+    late, seen = Observation(), Observation()
+    sources = {source.name: archive_source(bulk.loaded, source) for source in bulk.job.sources}
+    job = bulk.app.jobs[bulk.job.job]
+    rows, marks = sliced_rows(spark, sources, bulk.plan, bulk.job, job, query.output, late=late)
+    kept = in_output(rows, event_time, chunk.output)
+    kept = kept.observe(seen, F.min(may_change(kept, bulk.job, event_time, marks)).alias("first"))
+    # What is staged is never thought more final than it is: until it is known, nothing of it is.
+    _note(bulk, query, chunk.output.start)
+    _stage(spark, bulk, chunk, query, kept.drop(BATCH))
+    if observed(seen):
+        first = seen.get["first"]
+        dropped = int(late.get[LATE]) if observed(late) else 0
+        _note(bulk, query, None if first is None else instant(first), late_rows=dropped)
 
 
 def _note_cut_sessions(
@@ -126,23 +158,39 @@ def _note_cut_sessions(
         return
     moment = cut_from(spark, rows, finality, reads, output)
     if moment is not None:
-        notes = _cut_notes(bulk)
-        known = notes.read_text() if notes.exists() else ""
-        notes.write(known + json.dumps({"query": query.name, "from": format_instant(moment)}) + "\n")
+        _note(bulk, query, moment)
+
+
+def _note(bulk: BulkJob, query: Query, moment: datetime | None, *, late_rows: int = 0) -> None:
+    """From when on a query's rows may change, and how many events were dropped as late."""
+    told = format_instant(moment) if moment is not None else None
+    line = {"query": query.name, "from": told, "late_rows": late_rows, "all": bulk.job.by_slice}
+    notes = _cut_notes(bulk)
+    known = notes.read_text() if notes.exists() else ""
+    notes.write(known + json.dumps(line) + "\n")
 
 
 def _cut_notes(bulk: BulkJob) -> Location:
     return bulk.home.checkpoint(bulk.plan.app, bulk.run) / CUT
 
 
-def not_final_from(bulk: BulkJob) -> dict[str, datetime]:
-    """For each query with cut sessions, the sink time from which its rows may change, over all chunks and attempts."""
-    found: dict[str, datetime] = {}
+def noted(bulk: BulkJob) -> dict[str, dict[str, Any]]:
+    """Of each query what its chunks noted, in all attempts: the sink time from which its rows may change, if any may
+    (`not_final_from`), and how many events were dropped as late (`late_rows`)."""
+    found: dict[str, dict[str, Any]] = {}
     notes = _cut_notes(bulk)
     for line in notes.read_text().splitlines() if notes.exists() else ():
         note = json.loads(line)
-        moment = parse_instant(note["from"])
-        found[note["query"]] = min(moment, found.get(note["query"], moment))
+        before = found.get(note["query"], {})
+        moments = [note["from"]]
+        if not note.get("all"):
+            # What is said of all of a query's rows takes the place of what was said before.
+            moments.append(before.get("not_final_from"))
+        earliest = min((parse_instant(text) for text in moments if text), default=None)
+        found[note["query"]] = {
+            "not_final_from": None if earliest is None else format_instant(earliest),
+            "late_rows": note.get("late_rows", 0),
+        }
     return found
 
 

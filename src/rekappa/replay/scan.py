@@ -23,7 +23,7 @@ from rekappa.record import INGESTION, METADATA, OFFSET, PARTITION, REGION, TOPIC
 from rekappa.replay.names import read_by_name
 from rekappa.sources.decode import metadata_type
 from rekappa.sources.iceberg import narrowed, shaped
-from rekappa.spark.private import activate, as_stream_batch, cloned, files_as_stream
+from rekappa.spark.private import activate, as_stream_batch, cloned, files_as_stream, united
 from rekappa.timeline import TICK, Window
 
 if TYPE_CHECKING:
@@ -60,18 +60,29 @@ class SliceScan:
 
         With offsets, each Kafka partition's rows come in its order.
         """
-        groups: dict[_Kind, list[Split]] = {}
-        for split in part.splits:
-            groups.setdefault(self._kind(split), []).append(split)
+        groups = self._groups(part)
         if list(groups) == [_Kind(True, None, False)] and not part.offsets:
             return self._files_as_stream(part.splits)
         with ExitStack() as staged:
-            frames = [self._frame(staged, kind, splits, part.offsets) for kind, splits in groups.items()]
-            rows = reduce(lambda one, other: one.union(other), frames) if frames else self._nothing
+            rows = self._rows(staged, groups, part.offsets)
             if part.offsets:
                 rows = self._in_kafka_order(rows, part.offsets)
             # Planned while Iceberg's tasks are staged. What Spark counts as read are the rows that are left.
             return as_stream_batch(self._session, rows.select(*_columns(self.schema)))
+
+    def together(self, parts: Iterable[tuple[int, SourceSlice]], number: str, place: str) -> DataFrame:
+        """The rows of many slices as one batch DataFrame. Two columns more say the slice of a row and its place there:
+        places of one slice rise in the order in which its files are read."""
+        from pyspark.sql import functions as F
+
+        with ExitStack() as staged:
+            frames = []
+            for slice_number, part in parts:
+                rows = self._rows(staged, self._groups(part), part.offsets)
+                marks = F.lit(slice_number).alias(number), F.monotonically_increasing_id().alias(place)
+                frames.append(rows.select(*_columns(self.schema), *marks))
+            nothing = self._nothing.select("*", F.lit(0).alias(number), F.lit(0).cast("bigint").alias(place))
+            return united(self.spark, frames or [nothing])
 
     def activate(self) -> None:
         """Make the session that slices are planned in the one of the calling thread."""
@@ -92,6 +103,16 @@ class SliceScan:
             except Exception as error:
                 return split.path, root_cause(error)
         return None
+
+    def _groups(self, part: SourceSlice) -> dict[_Kind, list[Split]]:
+        groups: dict[_Kind, list[Split]] = {}
+        for split in part.splits:
+            groups.setdefault(self._kind(split), []).append(split)
+        return groups
+
+    def _rows(self, staged: ExitStack, groups: dict[_Kind, list[Split]], offsets: Sequence[OffsetRange]) -> DataFrame:
+        frames = [self._frame(staged, kind, splits, offsets) for kind, splits in groups.items()]
+        return reduce(lambda one, other: one.union(other), frames) if frames else self._nothing
 
     def _kind(self, split: Split) -> _Kind:
         return _Kind(self._by_name and not split.deletes, split.cut, bool(self.regions) and not split.region)

@@ -131,8 +131,9 @@ def _slice(offset: Any) -> int:
     return 0 if offset is None else int(json.loads(offset.json())[SLICE])
 
 
-def widened(stream: DataFrame, narrow: StructType, schema: StructType) -> DataFrame:
-    """The whole record again, with typed nulls for what is not read; Spark drops them where nobody asks."""
+def widened(stream: DataFrame, narrow: StructType, schema: StructType, *besides: str) -> DataFrame:
+    """The whole record again, with typed nulls for what is not read; Spark drops them where nobody asks. Columns
+    `besides` the record's follow as they are."""
     from pyspark.sql import functions as F
 
     if narrow == schema:
@@ -152,4 +153,4 @@ def widened(stream: DataFrame, narrow: StructType, schema: StructType) -> DataFr
         ]
         return F.when(F.col(METADATA).isNotNull(), F.struct(*parts)).alias(METADATA)
 
-    return stream.select(*(column(field) for field in schema.fields))
+    return stream.select(*(column(field) for field in schema.fields), *besides)

@@ -48,8 +48,9 @@ __all__ = ["BackfillRequest", "Progress", "backfill_session", "continue_backfill
 
 def backfill_session(loaded: Loaded, home: Home, overrides: Mapping[str, str] | None = None) -> SparkSession:
     """Spark under the backfill profile, with memory and collector chosen unless the profile names them."""
-    # What planning needs takes most of a second to import: less than the JVM takes to start.
-    Thread(target=import_module, args=("pyiceberg.catalog.sql",), daemon=True).start()
+    # What planning needs takes most of a second to import: less than the JVM takes to start. Not a daemon: a command
+    # that is refused meanwhile must not end Python under the import's feet.
+    Thread(target=import_module, args=("pyiceberg.catalog.sql",)).start()
     profile = loaded.config.profiles.backfill.spark
     chosen = unset_by(process_settings(machine_memory(), os.cpu_count() or 1), profile)
     return open_session(loaded.config, "backfill", home, **{**chosen, **(overrides or {})})

@@ -7,9 +7,8 @@ from collections.abc import Callable
 from datetime import timedelta
 
 from rekappa.plan.plan import Chunk, JobPlan
-from rekappa.replay.bulk import BulkJob, committed, not_final_from, refuse_unordered, run_bulk, staged_rows
+from rekappa.replay.bulk import BulkJob, committed, noted, refuse_unordered, run_bulk, staged_rows
 from rekappa.runs.work import Progress, Work, go_on, report, with_retries
-from rekappa.timeline import format_instant
 
 
 def run_bulk_job(work: Work, job: JobPlan) -> bool:
@@ -45,6 +44,6 @@ def run_bulk_job(work: Work, job: JobPlan) -> bool:
     )
     refuse_unordered(work.spark, bulk)
     work.jobs[job.job]["written"] = dict(staged_rows(work.spark, bulk))
-    for query, moment in not_final_from(bulk).items():
-        work.jobs[job.job].setdefault("queries", {})[query] = {"not_final_from": format_instant(moment)}
+    for query, told in noted(bulk).items():
+        work.jobs[job.job].setdefault("queries", {})[query] = told
     return first == 0

@@ -31,7 +31,8 @@ def record_live_start(
     """Say from which batch on a live query runs this code: the one after the last that its checkpoint committed."""
     assert claim.run is not None
     before = store.last_batch(claim.run, query)
-    if before is not None and last_committed(checkpoint) is None:
+    # Where a bootstrapped run begins (batch -1) is known before it has committed anything.
+    if before is not None and before >= 0 and last_committed(checkpoint) is None:
         raise RunError(
             f"Cannot continue live run {claim.run}: {checkpoint} does not have its checkpoint, of which the run store "
             f"knows batch {before}",

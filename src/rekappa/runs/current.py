@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+from rekappa.config.bind import Query
 from rekappa.config.load import Loaded
 from rekappa.errors import RunError
+from rekappa.home import Home
+from rekappa.runs.doubling import target
 from rekappa.store.record import Kind, Run, State
 from rekappa.store.runs import RunStore
+
+REWIND, OPEN, UNDOING = "rewind", "open", "undoing"
+"""In a run's progress: a rewind that made it is not completed yet, or is being undone."""
+UNDOABLE = timedelta(days=7)
+"""How long what it takes to undo a rewind is kept."""
 
 
 def same_places(store: RunStore, loaded: Loaded) -> list[Run]:
@@ -25,3 +37,47 @@ def current_run(store: RunStore, loaded: Loaded) -> Run:
         app = loaded.config.app
         raise RunError(f"Cannot find a live run of {app!r}: it never ran here", hint=f"`rekappa run {app}` begins one.")
     return found[0]
+
+
+def live_lease(loaded: Loaded, query: Query) -> str:
+    """One process at a time writes a sink; one that writes elsewhere may run beside production."""
+    name = f"live {loaded.config.app}/{query.name}"
+    return f"{name} to {loaded.elsewhere[query.sink]}" if query.sink in loaded.elsewhere else name
+
+
+def require_settled(run: Run) -> None:
+    """Refuse a run whose rewind, or the undoing of it, was cut short: its sinks may be in between."""
+    if run.progress.get(REWIND):
+        raise RunError(
+            f"Cannot go on with {run.app!r}: the rewind to run {run.id} is not completed",
+            hint=f"`rekappa rewind {run.app} --resume` completes it.",
+        )
+
+
+def asked_of(loaded: Loaded, bound: Sequence[Query]) -> dict[str, Any]:
+    """What a live run is asked to do, for its spec."""
+    config = loaded.config
+    return {
+        "selected": {name: source.selected for name, source in config.sources.items()},
+        "overrides": list(loaded.overrides),
+        "targets": {query.name: target(config.sinks[query.sink]) for query in bound},
+        "elsewhere": dict(loaded.elsewhere),
+        "owner": config.owner,
+    }
+
+
+def require_same_sources(run: Run, loaded: Loaded) -> None:
+    """Refuse to go on with checkpoints that were made of other candidates."""
+    selected = {name: source.selected for name, source in loaded.config.sources.items()}
+    if run.spec.get("selected") != selected:
+        raise RunError(
+            f"Cannot continue live run {run.id}: it read {run.spec.get('selected')}, now {selected} is selected",
+            hint="Select the same candidates, or start over with `--fresh` (new checkpoints, no state).",
+        )
+
+
+def drop_abandoned(home: Home, store: RunStore, app: str, now: datetime) -> None:
+    """Remove the checkpoints of runs that were rewound too long ago for that to be undone."""
+    for run in store.runs(app, Kind.LIVE):
+        if run.state is State.ABANDONED and run.ended is not None and now - run.ended > UNDOABLE:
+            home.checkpoint(app, run.id).remove()

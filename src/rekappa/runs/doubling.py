@@ -9,7 +9,7 @@ from typing import Any
 from rekappa.config import model
 from rekappa.config.bind import Query
 from rekappa.errors import RunError
-from rekappa.store.record import Batch, Run
+from rekappa.store.record import Batch, Run, State
 from rekappa.store.runs import RunStore
 
 
@@ -42,7 +42,8 @@ def doubled(store: RunStore, config: model.AppConfig, bound: Sequence[Query], ea
     found = []
     for query in bound:
         place = target(config.sinks[query.sink])
-        for run in earlier if place is not None else ():
+        there = [run for run in earlier if run.state is not State.ABANDONED]
+        for run in there if place is not None else ():
             batches = store.batches(run.id, query.name)
             if run.spec.get("targets", {}).get(query.name, place) == place and any(b.number >= 0 for b in batches):
                 found.append(Doubled(query.sink, run.id, _reached(batches[-1]) - _reached(batches[0])))

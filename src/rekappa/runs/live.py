@@ -12,28 +12,36 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from rekappa.app import App
+from rekappa.checkpoints.fingerprint import read_fingerprint, require_same_state, write_fingerprint
 from rekappa.checkpoints.savepoints import keep_hourly
-from rekappa.config.bind import Query, queries
+from rekappa.config.bind import Query, live_queries
 from rekappa.config.load import Loaded
 from rekappa.errors import AppError, LeaseLost, RunError, WorkFailed
 from rekappa.home import Home
-from rekappa.lookups.open import with_lookups
 from rekappa.replay.batches import Feed, record_batches
-from rekappa.runs.catch_up import Feeding, LiveRun, feedings, require_readable
+from rekappa.runs.built import BuiltQuery, build_queries
+from rekappa.runs.catch_up import Feeding, feedings, require_readable
 from rekappa.runs.code import code_of, record_live_start
-from rekappa.runs.current import same_places
-from rekappa.runs.doubling import require_nothing_doubled, target
+from rekappa.runs.current import (
+    asked_of,
+    drop_abandoned,
+    live_lease,
+    require_same_sources,
+    require_settled,
+    same_places,
+)
+from rekappa.runs.doubling import require_nothing_doubled
+from rekappa.runs.live_run import LiveRun
 from rekappa.runs.migration import Tell, prepare_sinks
 from rekappa.runs.queries import AVAILABLE_NOW, ProgressReader, QueryProgress, StopBetweenBatches, start_query
 from rekappa.runs.signals import stopping_on_signals
 from rekappa.sinks.registry import open_sink
 from rekappa.sources.topics import require_topics
-from rekappa.spark.calling import results_of
 from rekappa.spark.failures import read_failure, told
 from rekappa.spark.launch import spark_log
-from rekappa.spark.outputs import require_made, require_time
-from rekappa.spark.session import open_session, plain
-from rekappa.spark.state import PROVIDER, settings, state_store
+from rekappa.spark.offsetlog import last_committed
+from rekappa.spark.session import open_session
+from rekappa.spark.state import PROVIDER, settings
 from rekappa.storage.location import Location
 from rekappa.store.claim import Claim
 from rekappa.store.record import Kind, Run, State, new_run_id
@@ -67,33 +75,20 @@ class _Started:
 def choose_run(store: RunStore, loaded: Loaded, bound: Sequence[Query], *, fresh: bool, append_again: bool) -> Run:
     """The app's live run to continue, or a new one. Called by the process that holds the app's leases."""
     config = loaded.config
-    selected = {name: source.selected for name, source in config.sources.items()}
-    earlier = store.runs(config.app, Kind.LIVE)
     last = next((run for run in same_places(store, loaded) if run.state.resumable), None)
     if last is None or fresh:
         if not append_again:
-            require_nothing_doubled(store, config, bound, earlier)
+            require_nothing_doubled(store, config, bound, store.runs(config.app, Kind.LIVE))
         return store.create(new_live_run(loaded, bound))
-    if last.spec.get("selected") != selected:
-        raise RunError(
-            f"Cannot continue live run {last.id}: it read {last.spec.get('selected')}, now {selected} is selected",
-            hint="Select the same candidates, or start over with `--fresh` (new checkpoints, no state).",
-        )
+    require_settled(last)
+    require_same_sources(last, loaded)
     return last
 
 
 def new_live_run(loaded: Loaded, bound: Sequence[Query], **told: Any) -> Run:
     """The record of a live run that begins; `told` is added to what it says of itself for ever."""
-    config = loaded.config
-    spec = {
-        "selected": {name: source.selected for name, source in config.sources.items()},
-        "overrides": list(loaded.overrides),
-        "targets": {query.name: target(config.sinks[query.sink]) for query in bound},
-        "elsewhere": dict(loaded.elsewhere),
-        "owner": config.owner,
-        **told,
-    }
-    return Run(id=new_run_id(Kind.LIVE), app=config.app, kind=Kind.LIVE, folder=str(loaded.folder), spec=spec)
+    spec = {**asked_of(loaded, bound), **told}
+    return Run(new_run_id(Kind.LIVE), loaded.config.app, Kind.LIVE, str(loaded.folder), spec=spec)
 
 
 def run_live(
@@ -117,15 +112,15 @@ def run_live(
     Stopped or killed, the same call continues where the checkpoint is; no event is lost or doubled. `fresh` begins a
     new run with empty state, and is refused where that would append again what an earlier run has appended, unless
     `append_again`. One process at a time writes an app's sinks. With another candidate of a sink than the file selects
-    it is a run of its own, which is not production.
+    it is a run of its own, which is not production and leaves the sinks that were not switched alone.
     """
-    config, bound = loaded.config, queries(loaded.config, app)
+    config, bound = loaded.config, live_queries(loaded, app)
     read = {name for query in bound for name in app.jobs[query.job].sources}
     chosen = {name: config.sources[name].candidates[config.sources[name].selected] for name in sorted(read)}
     require_topics(config, home, chosen)
     store = RunStore.open(home)
     code = code_of(home, loaded)
-    with store.claim([_lease(loaded, query) for query in bound], f"run {config.app!r}") as claim:
+    with store.claim([live_lease(loaded, query) for query in bound], f"run {config.app!r}") as claim:
         if choose is None:
             run = choose_run(store, loaded, bound, fresh=fresh, append_again=append_again)
         else:
@@ -139,7 +134,7 @@ def run_live(
             with told(f"run {config.app!r}", GOES_ON), stopping_on_signals() as stop:
                 spark = live_session(loaded, home)
                 record = partial(record_live_start, store, loaded, code, claim)
-                keep = partial(_keep_savepoint, home, run, [query.name for query in bound], tell)
+                keep = partial(_keep_savepoint, home, store, run, [query.name for query in bound], tell)
                 for feeding in feedings(live, spark, store, claim, tell):
                     started.clear()
                     when = AVAILABLE_NOW if available_now or feeding.ends else _trigger(loaded)
@@ -155,12 +150,6 @@ def run_live(
             raise
         claim.end(State.STOPPED)
     return store.run(run.id)
-
-
-def _lease(loaded: Loaded, query: Query) -> str:
-    """One process at a time writes a sink; one that writes elsewhere may run beside production."""
-    name = f"live {loaded.config.app}/{query.name}"
-    return f"{name} to {loaded.elsewhere[query.sink]}" if query.sink in loaded.elsewhere else name
 
 
 def live_session(loaded: Loaded, home: Home) -> SparkSession:
@@ -193,33 +182,33 @@ def _start(
     `record` is told of each just before it starts, `tell` of every table that is altered.
     """
     loaded, config, history = live.loaded, live.loaded.config, live.history()
-    built = []
-    for job in live.app.jobs.values():
-        own = [query for query in live.bound if query.job == job.name and feeding.takes(query)]
-        results = results_of(with_lookups(spark, config, job), feeding.inputs(job)) if own else {}
-        for query in own:
-            rows, declared = feeding.query(query, results[query.output]), config.sinks[query.sink]
-            require_made(rows.columns, query.sink, declared)
-            require_time(rows.schema, query.output, declared.event_time)
-            sink = open_sink(query.sink, config, live.home, config.profiles.live.max_rows_per_second)
-            built.append((query, rows, sink, live.feeds(query)))
-    prepare_sinks(spark, loaded, [(sink, rows.schema) for _, rows, sink, _ in built], tell)
-    for query, rows, sink, order in built:
-        checkpoint = live.checkpoint(query)
-        chosen = config.profiles.live.spark.get(PROVIDER)
+    cap = config.profiles.live.max_rows_per_second
+    built = [(one, open_sink(one.query.sink, config, live.home, cap)) for one in build_queries(spark, live, feeding)]
+    for one, _ in built:
+        _require_state(one, live.checkpoint(one.query), tell)
+    prepare_sinks(spark, loaded, [(sink, one.rows.schema) for one, sink in built], tell)
+    for one, sink in built:
+        query, checkpoint, order = one.query, live.checkpoint(one.query), live.feeds(one.query)
         record(query.name, checkpoint, order)
         held = partial(history.holds_back, query.name, checkpoint, order) if history else lambda number: False
-        wanted = {PROVIDER: plain(chosen) if chosen else state_store(rows), **feeding.settings(query)}
         try:
-            with settings(spark, wanted):
+            with settings(spark, {PROVIDER: one.provider, **feeding.settings(query)}):
                 mode = config.sinks[query.sink].output_mode
-                handle = start_query(rows, sink, claim, query.name, checkpoint, trigger, stop, mode, held)
+                handle = start_query(one.rows, sink, claim, query.name, checkpoint, trigger, stop, mode, held)
         except Exception as error:
             if type(error).__name__ != "AnalysisException":
                 raise
             message = str(error).split(";\n", 1)[0]
             raise AppError(f"Cannot stream job {query.job!r} into sink {query.sink!r}: {message}") from error
         started.append(_Started(query, ProgressReader(query.name, handle), order))
+        write_fingerprint(checkpoint, one.operators)
+
+
+def _require_state(one: BuiltQuery, checkpoint: Location, tell: Tell) -> None:
+    """Refuse code that would take one part of the kept state for another."""
+    kept = read_fingerprint(checkpoint) if last_committed(checkpoint) is not None else None
+    for note in require_same_state(one.query.name, kept, one.operators) if kept is not None else ():
+        tell(f"query {one.query.name}: {note}; state that is there stays as it was made")
 
 
 def _watch(
@@ -249,11 +238,15 @@ def _watch(
         raise failure
 
 
-def _keep_savepoint(home: Home, run: Run, queries: Sequence[str], tell: Tell) -> None:
-    """Take the hourly savepoint if it is due. A disk that is full, or a first batch that is at work, must not end the
-    run: what could not be kept now is kept the next time."""
+def _keep_savepoint(home: Home, store: RunStore, run: Run, queries: Sequence[str], tell: Tell) -> None:
+    """Take the hourly savepoint if it is due, and let go of what is too old.
+
+    A disk that is full, or a first batch that is at work, must not end the run: what could not be kept now is kept the
+    next time.
+    """
     try:
-        keep_hourly(home, run.app, run.id, queries, datetime.now(UTC))
+        if keep_hourly(home, run.app, run.id, queries, datetime.now(UTC)) is not None:
+            drop_abandoned(home, store, run.app, datetime.now(UTC))
     except (OSError, RunError) as error:
         tell(f"no savepoint now: {error}")
 

@@ -9,17 +9,15 @@ from typing import TYPE_CHECKING
 
 from rekappa.app import Job
 from rekappa.config.bind import Query, queries
-from rekappa.config.model import IcebergCandidate
-from rekappa.errors import RunError
 from rekappa.lookups.open import with_planned_lookups
-from rekappa.plan.plan import JobPlan, Mode, SourcePlan
+from rekappa.plan.plan import JobPlan, Mode
+from rekappa.replay.archives import archive_source
 from rekappa.replay.closing import reached
-from rekappa.replay.ordered import ArchiveSource, HoldBack, Signal, SliceProgress, run_slices
+from rekappa.replay.ordered import HoldBack, Signal, SliceProgress, run_slices
 from rekappa.replay.sessions import cut_from
 from rekappa.runs.work import Ended, Progress, Work, report
 from rekappa.sinks.contract import BatchId, Sink
-from rekappa.sources.decode import record_type
-from rekappa.sources.open import named_source, open_batch, past_candidate
+from rekappa.sources.open import open_batch
 from rekappa.spark.calling import results_of
 from rekappa.spark.probes import output_schemas
 from rekappa.staging.tables import staging_sink
@@ -34,7 +32,7 @@ def run_slices_job(work: Work, job: JobPlan) -> bool:
     """Every query of the job over its slices, one after the other, each with a checkpoint of its own."""
     config = work.loaded.config
     own = [query for query in queries(config, work.app) if query.sink in job.sinks]
-    sources = {planned.name: _source(work, job, planned) for planned in job.sources}
+    sources = {planned.name: archive_source(work.loaded, planned) for planned in job.sources}
     planned = with_planned_lookups(work.spark, config, work.app.jobs[job.job], job.lookups)
     fresh = True
     for number, query in enumerate(own):
@@ -99,14 +97,6 @@ def _cut_sessions(work: Work, job: JobPlan, code: Job, query: Query) -> datetime
         return cut_from(work.spark, rows, finality, reads, work.plan.window)
     except AnalysisException:
         return None
-
-
-def _source(work: Work, job: JobPlan, planned: SourcePlan) -> ArchiveSource:
-    source = named_source(work.loaded, planned.name)
-    candidate = past_candidate(planned.name, source)[1]
-    if not isinstance(candidate, IcebergCandidate):
-        raise RunError(f"Cannot replay source {planned.name!r} in {job.mode} mode: it is not an Iceberg table")
-    return ArchiveSource(candidate.table, record_type(source, work.loaded.folder), planned.columns)
 
 
 def _writer(work: Work, query: Query, sink: Sink) -> Callable[[DataFrame, int], None]:

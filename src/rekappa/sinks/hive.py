@@ -38,6 +38,11 @@ def _plain(text: str) -> str:
     return re.sub(r"[^A-Za-z0-9.-]", "_", text)
 
 
+def written_by(batch: BatchId) -> str:
+    """How the names of a writer's files begin."""
+    return _plain(batch.writer)
+
+
 class HiveSink(Sink):
     rerun = Rerun.RESETTABLE
 
@@ -87,7 +92,7 @@ class HiveSink(Sink):
     def write(self, rows: DataFrame, batch: BatchId) -> None:
         spark = rows.sparkSession
         files = self.files(spark)
-        writer = _plain(batch.writer)
+        writer = written_by(batch)
         if self._done(files, writer) >= batch.number:
             return
         writing, ready = (f"{_WORK}/{writer}.{batch.number}.{state}" for state in ("writing", "ready"))

@@ -36,6 +36,11 @@ def local_defaults() -> dict[str, str]:
     }
 
 
+def _not_by_py4j(record: logging.LogRecord) -> bool:
+    """py4j says through the root logger, with a traceback, that the JVM is gone, which is told in words elsewhere."""
+    return "py4j" not in Path(record.pathname).parts
+
+
 @contextmanager
 def launching(settings: Mapping[str, str], home: Home) -> Iterator[None]:
     """Let the JVM that starts inside take these settings from a file that only it and this process can see.
@@ -49,6 +54,7 @@ def launching(settings: Mapping[str, str], home: Home) -> Iterator[None]:
         logging.getLogger(name).disabled = True
     # The bridge to the JVM tells of every lost connection by a traceback; that the JVM is gone is said once, in words.
     logging.getLogger("py4j").propagate = False
+    logging.getLogger().addFilter(_not_by_py4j)
     log_options = f'-Dlog4j2.configurationFile={_LOG_CONFIG.as_uri()} "-Drekappa.log={spark_log(home)}"'
     given = {**settings, JAVA_OPTIONS: f"{settings.get(JAVA_OPTIONS, '')} {log_options}".strip()}
     text = "".join(f"{_escaped(key)}={_escaped(value)}\n" for key, value in given.items())

@@ -7,13 +7,14 @@ is fast enough. `rekappa.spark.releases` refuses an unknown version; `tests/spar
 from __future__ import annotations
 
 import re
+import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame, Observation, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
     from pyspark.sql.types import StructType
 
@@ -80,6 +81,127 @@ def with_sources(spark: SparkSession, rows: DataFrame, other: Callable[[Any], An
             return node.copy(own, node.output(), node.catalogTable(), spark._jsparkSession)
 
     return frame_of(spark, analysed(rows).transform(Swap()))
+
+
+def stream_leaf(spark: SparkSession, schema: StructType) -> DataFrame:
+    """An empty streaming DataFrame that `with_leaves` finds again by `leaf_id` wherever it is used."""
+    from pyspark.sql import DataFrame
+
+    nothing: Any = spark.createDataFrame([], schema)._jdf
+    session: Any = spark._jsparkSession
+    # The schema as it was given: it may carry the mark of the event time.
+    java = session.internalCreateDataFrame(nothing.queryExecution().toRdd(), java_schema(spark, schema), True)
+    return DataFrame(java, spark)
+
+
+def leaf_id(leaf: DataFrame) -> int:
+    """What tells a leaf of `stream_leaf` from all others."""
+    return int(analysed(leaf).rdd().id())
+
+
+def with_leaves(
+    spark: SparkSession, plan: Any, rows: Callable[[int], DataFrame | None], carried: Sequence[str] = ()
+) -> Any:
+    """A logical plan over leaves of `stream_leaf` as one of a batch query: `rows` is asked for each leaf by its id, and
+    watermarks are taken out of it.
+
+    What `rows` answers has the leaf's columns and after them those of `carried`, which then go through every step up
+    to the top, unseen by the steps themselves: a projection passes them on beside what it chooses.
+    """
+    from pyspark.java_gateway import ensure_callback_server_started
+
+    ensure_callback_server_started(spark.sparkContext._gateway)  # type: ignore[no-untyped-call]
+    marks = set(carried)
+    jvm: Any = spark._jvm
+    catalyst = jvm.org.apache.spark.sql.catalyst
+
+    def extra(node: Any) -> list[Any]:
+        return [one for one in _each(node.output()) if one.name() in marks]
+
+    class Swap:
+        """A Scala function that is called with every node of the plan, from the bottom."""
+
+        class Java:
+            implements = ("scala.PartialFunction",)
+
+        def applyOrElse(self, node: Any, default: Any) -> Any:
+            name = node.getClass().getSimpleName()
+            if name == "EventTimeWatermark":
+                return node.child()
+            if name == "LogicalRDD" and (own := rows(int(node.rdd().id()))) is not None:
+                return named_as(analysed(own), _each(node.output()))
+            if name == "Project" and marks:
+                chosen = node.projectList()
+                for one in extra(node.child()):
+                    chosen = chosen.appended(one)
+                return node.copy(chosen, node.child())
+            if name == "Union" and marks:
+                # The columns of a union are told by their place: those that are carried are the last in each part.
+                return node.withNewChildren(_seq([last(child) for child in _each(node.children())]))
+            return default.apply(node)
+
+    def last(child: Any) -> Any:
+        chosen = [one for one in _each(child.output()) if one.name() not in marks]
+        return project([*chosen, *extra(child)], child)
+
+    def named_as(plan: Any, wanted: list[Any]) -> Any:
+        """The plan's columns under the names and ids that the leaf had, and those that are carried."""
+        found = _each(plan.output())
+        own = [one.newInstance() for one in found[len(wanted) :]]
+        ids = [one.exprId() for one in (*wanted, *own)]
+        names = [one.name() for one in (*wanted, *own)]
+        none, nothing = jvm.scala.Option.empty(), _seq([])
+        chosen = [
+            catalyst.expressions.Alias(one, name, key, nothing, none, nothing)
+            for one, name, key in zip(found, names, ids, strict=True)
+        ]
+        return project(chosen, plan)
+
+    def project(columns: list[Any], child: Any) -> Any:
+        return catalyst.plans.logical.Project(_seq(columns), child)
+
+    def _seq(values: list[Any]) -> Any:
+        return jvm.org.apache.spark.api.python.PythonUtils.toSeq(values)
+
+    return plan.transformUp(Swap())
+
+
+def united(spark: SparkSession, frames: Sequence[DataFrame]) -> DataFrame:
+    """The rows of all frames, which have the same columns, as one. Each is planned by itself, at once: Spark would take
+    minutes to optimise a union of thousands."""
+    from pyspark.sql import DataFrame
+
+    plans: list[Any] = [frame._jdf for frame in frames]
+    rows = [one.queryExecution().toRdd() for one in plans]
+    jvm: Any = spark._jvm
+    seq = jvm.org.apache.spark.api.python.PythonUtils.toSeq(rows)
+    both = jvm.org.apache.spark.rdd.UnionRDD(rows[0].sparkContext(), seq, rows[0].elementClassTag())
+    session: Any = spark._jsparkSession
+    return DataFrame(session.internalCreateDataFrame(both, plans[0].schema(), False), spark)
+
+
+def observed(watched: Observation, patience: float = 30) -> bool:
+    """Whether what was to be observed is known. Spark tells it some time after the query has ended, and never if no
+    query ran: it is waited for these seconds at most."""
+    java: Any = watched._jo
+    if java is None:
+        return False
+    deadline = time.monotonic() + patience
+    while not java.future().isCompleted():
+        if time.monotonic() >= deadline:
+            return False
+        time.sleep(0.02)
+    return True
+
+
+def optimised(spark: SparkSession, rows: DataFrame) -> Any:
+    """The optimised plan. The optimiser is called by itself: through the query it refuses streaming sources."""
+    session: Any = spark._jsparkSession
+    return session.sessionState().optimizer().execute(analysed(rows))
+
+
+def _each(sequence: Any) -> list[Any]:
+    return [sequence.apply(at) for at in range(sequence.size())]
 
 
 def frame_of(spark: SparkSession, plan: Any) -> DataFrame:

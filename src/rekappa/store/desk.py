@@ -79,6 +79,14 @@ class Desk:
             db.execute(update(TASKS).where(TASKS.c.id == task_id).values(**told))
         return self.task(task_id)
 
+    def drop_tasks(self, older_than: timedelta, host: str) -> list[str]:
+        """Forget tasks of this host that have ended so long ago; answers which."""
+        with self._database.changing() as db:
+            old = (TASKS.c.ended < clock(db) - older_than) & (TASKS.c.host == host)
+            found = list(db.scalars(select(TASKS.c.id).where(old)))
+            db.execute(delete(TASKS).where(old))
+        return found
+
     def tell(self, who: str, face: str, what: str, app: str | None = None, run: str | None = None, **more: Any) -> None:
         """Write down who does what, before it is done. `more` must hold no secret."""
         with self._database.changing() as db:

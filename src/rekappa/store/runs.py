@@ -12,7 +12,7 @@ from dataclasses import asdict, fields, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, delete, func, insert, select, update
+from sqlalchemy import ColumnElement, Connection, delete, func, insert, literal, select, update
 
 from rekappa.errors import RunError
 from rekappa.home import Home
@@ -131,6 +131,24 @@ class RunStore:
             row = db.execute(select(RUNS).where(RUNS.c.id == run_id).with_for_update()).one_or_none()
             if row is not None:
                 change_run(db, run_id, changes(run_of(row)))
+
+    def fork_run(self, run: Run, abandoned: str, lasts: Mapping[str, int]) -> None:
+        """Make a run that goes on where another one is abandoned, in one step: it begins with the records of that
+        one's micro-batches and code, of each query up to the last batch that counts."""
+        with self._database.changing() as db:
+            db.execute(insert(RUNS).values(run_row(run)))
+            change_run(db, abandoned, {"state": State.ABANDONED, "ended": clock(db)})
+            for query, last in lasts.items():
+                for table in (BATCHES, STARTS) if last >= 0 else ():
+                    own = (table.c.run == abandoned) & (table.c.query == query) & (table.c.batch <= last)
+                    copied = [literal(run.id) if column.name == "run" else column for column in table.c]
+                    db.execute(insert(table).from_select(list(table.c), select(*copied).where(own)))
+
+    def swap_runs(self, abandoned: str, back: str) -> None:
+        """Undo `fork_run`: abandon the run that went on, and let the other one go on; in one step."""
+        with self._database.changing() as db:
+            change_run(db, abandoned, {"state": State.ABANDONED, "ended": clock(db), "progress": {}})
+            change_run(db, back, {"state": State.STOPPED})
 
     def claim(self, names: Sequence[str], doing: str) -> Claim:
         """Take the leases of these names for this process, all or none; refused while another holds one of them.

@@ -8,6 +8,7 @@ import signal
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 
 from rekappa.errors import RunError
@@ -17,7 +18,9 @@ from rekappa.stack.process import Process, detach
 from rekappa.store.desk import Desk
 from rekappa.store.host import this_host
 from rekappa.store.task import Task, TaskState, new_task_id
-from rekappa.tasks.files import log_file
+from rekappa.tasks.files import answer_file, log_file
+
+KEPT_FOR = timedelta(days=30)
 
 
 def this_person() -> str:
@@ -70,12 +73,20 @@ def start_task(
         kept=kept,
     )
     desk.add_task(task)
+    _forget_old(home, desk)
     if what:
         desk.tell(who, face, what, app, run, task=task.id, command=task.command)
     home.made().logs.mkdir(exist_ok=True)
     environ = {**os.environ, "REKAPPA_HOME": str(home.root)}
     process = detach([sys.executable, "-m", "rekappa.tasks.keeper", task.id], log_file(home, task.id), environ)
     return desk.change_task(task.id, pid=process.pid, process=process.birth)
+
+
+def _forget_old(home: Home, desk: Desk) -> None:
+    """What ended long ago is forgotten, with its files; who asked for it stays in the audit trail."""
+    for old in desk.drop_tasks(KEPT_FOR, this_host().name):
+        log_file(home, old).unlink(missing_ok=True)
+        answer_file(home, old).unlink(missing_ok=True)
 
 
 def tasks(home: Home, *, app: str | None = None, run: str | None = None, limit: int = 200) -> list[Task]:

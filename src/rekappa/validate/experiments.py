@@ -151,7 +151,10 @@ class Experiments:
     def bulk(self, code: Code) -> Control:
         """A code in bulk mode, where nothing is dropped as late."""
         wide = self._wider(self.part.warm_up, self.part.drain)
-        return self._run(Role.BULK, self._planned(code, replace(wide, mode=Mode.BULK)), [Stretch(code)])
+        plan = self._planned(code, replace(wide, mode=Mode.BULK))
+        if _part_of(plan, self.sink.name).by_slice:
+            raise NoControl("its state goes slice by slice, so that bulk drops late events as well")
+        return self._run(Role.BULK, plan, [Stretch(code)])
 
     def rows(self, control: Control) -> DataFrame:
         """What a control wrote, as the sink would hold it."""

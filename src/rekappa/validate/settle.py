@@ -182,7 +182,7 @@ class _Settling:
         the replay. For bulk that is a run in production's micro-batches, for the others it is bulk.
         """
         made = self.experiments
-        bulk_run = made.part.mode is Mode.BULK
+        bulk_run = made.part.mode is Mode.BULK and not made.part.by_slice
         if not made.part.vouched:
             made.notes.append(
                 "the plan does not vouch for all inputs of the window (see its warnings; a longer --warm-up or --drain "

@@ -1,21 +1,82 @@
-"""Checkpoints: where a job can be restarted from."""
+"""Checkpoints: what a live job can be restarted from, keeping such a point, and restarting from one."""
 
 from __future__ import annotations
 
-from importlib.util import find_spec
+from datetime import timedelta
+from typing import Any
 
 from fastapi import APIRouter, Request
-from fastapi.responses import Response
+from fastapi.responses import RedirectResponse, Response
 
-from rekappa.console.context import core_of, page
+from rekappa.console.confirm import confirmed
+from rekappa.console.context import console_of, core_of, page
+from rekappa.console.guard import Form, form_of
+from rekappa.operations.changes import begin, sets
+from rekappa.operations.points import RestartFrom, can_rewind, drop_change, rewind_change, savepoint_change
 from rekappa.store.record import Kind
+from rekappa.tasks.files import answer
+from rekappa.tasks.start import tasks
 
 router = APIRouter()
+SHOWN = 15
 
 
 @router.get("/apps/{name}/checkpoints")
 def checkpoints(request: Request, name: str) -> Response:
-    core = core_of(request)
-    store = core.store()
-    live = store.page(10, app=name, kind=Kind.LIVE)
-    return page(request, "checkpoints.html", app=core.app(name), runs=live, recovery=find_spec("rekappa.recovery"))
+    core, console = core_of(request), console_of(request)
+    loaded = core.loaded(name)
+    live = next(iter(core.store().page(1, app=name, kind=Kind.LIVE)), None)
+    words = ("checkpoints", str(loaded.folder), *sets(loaded.overrides))
+    seen = console.observed.ask(*words, fresh=timedelta(seconds=20)) if live else None
+    asked = [one for one in tasks(core.home, app=name, limit=60) if one.words[0] in ("savepoint", "rewind")]
+    dry = next((one for one in asked if "--dry-run" in one.words), None)
+    return page(
+        request,
+        "checkpoints.html",
+        app=core.app(name),
+        live=live,
+        seen=seen,
+        points=_newest(seen.value or []) if seen else {},
+        rewinds=can_rewind(),
+        dry=dry,
+        effect=answer(core.home, dry.id) if dry and not dry.state.going else None,
+        tasks=asked[:6],
+    )
+
+
+def _newest(found: list[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
+    """The newest points of each query, newest first, and all that are kept by name."""
+    by_query: dict[str, list[dict[str, Any]]] = {}
+    for one in reversed(found):
+        rows = by_query.setdefault(str(one["query"]), [])
+        if len(rows) < SHOWN or one["savepoint"]:
+            rows.append(one)
+    return by_query
+
+
+@router.post("/apps/{name}/savepoint")
+async def take(request: Request, name: str) -> Response:
+    form = await form_of(request)
+    change = savepoint_change(core_of(request), name, form.get("name"))
+    return confirmed(request, form, change, f"/apps/{name}/checkpoints")
+
+
+@router.post("/apps/{name}/drop-savepoint")
+async def drop(request: Request, name: str) -> Response:
+    form = await form_of(request)
+    change = drop_change(core_of(request), name, form.get("name"))
+    return confirmed(request, form, change, f"/apps/{name}/checkpoints")
+
+
+def _point(form: Form) -> RestartFrom:
+    return RestartFrom(form.get("to"), form.get("savepoint"), form.on("new"), form.on("nothing"))
+
+
+@router.post("/apps/{name}/rewind")
+async def rewind(request: Request, name: str) -> Response:
+    """With `look`, find out what it would do; else ask, then do it."""
+    form, core = await form_of(request), core_of(request)
+    if form.on("look"):
+        begin(core, rewind_change(core, name, _point(form), dry=True))
+        return RedirectResponse(f"/apps/{name}/checkpoints", 303)
+    return confirmed(request, form, rewind_change(core, name, _point(form)))

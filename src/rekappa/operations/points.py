@@ -1,0 +1,76 @@
+"""Savepoints and rewinds as changes that a person asks for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib.util import find_spec
+
+from rekappa.errors import RunError
+from rekappa.operations.changes import AskedChange, sets
+from rekappa.operations.core import Core
+
+
+def can_rewind() -> bool:
+    """Whether this rekappa has the command."""
+    return find_spec("rekappa.cli.rewind") is not None
+
+
+def savepoint_change(core: Core, app: str, name: str = "") -> AskedChange:
+    """`rekappa savepoint take APP [NAME]`."""
+    loaded = core.loaded(app)
+    _require_name(name)
+    words = ("savepoint", "take", str(loaded.folder), *((name,) if name else ()), *sets(loaded.overrides), "--json")
+    tells = ("Keeps the newest committed batch of every query under a name. The run goes on meanwhile.",)
+    return AskedChange("savepoint", f"Take a savepoint of {app}", words, tells, app)
+
+
+def drop_change(core: Core, app: str, name: str) -> AskedChange:
+    """`rekappa savepoint drop APP NAME`."""
+    _require_name(name)
+    words = ("savepoint", "drop", str(core.loaded(app).folder), name, "--json")
+    tells = (f"Savepoint {name!r} is forgotten. What the run itself still has stays.",)
+    return AskedChange("drop savepoint", f"Drop savepoint {name} of {app}", words, tells, app, grave=True)
+
+
+def _require_name(name: str) -> None:
+    if name.startswith("-"):
+        raise RunError(f"Cannot use the name {name!r} for a savepoint")
+
+
+@dataclass(frozen=True, slots=True)
+class RestartFrom:
+    """Where to restart from: a batch or moment, a savepoint by name, one taken now (`new`), or no state (`nothing`)."""
+
+    to: str = ""
+    savepoint: str = ""
+    new: bool = False
+    nothing: bool = False
+
+    def words(self) -> tuple[str, ...]:
+        """The options of `rekappa rewind`; refuses unless it is exactly one of the four."""
+        told = [
+            *([f"--to={self.to}"] if self.to else []),
+            *([f"--savepoint={self.savepoint}"] if self.savepoint else []),
+            *(["--new-savepoint"] if self.new else []),
+            *(["--no-state"] if self.nothing else []),
+        ]
+        if len(told) != 1:
+            raise RunError("Cannot restart the job: choose one point to restart it from")
+        return tuple(told)
+
+
+def rewind_change(core: Core, app: str, point: RestartFrom, *, dry: bool = False) -> AskedChange:
+    """`rekappa rewind APP`; dry, only what it would do."""
+    loaded = core.loaded(app)
+    if not can_rewind():
+        raise RunError(f"Cannot rewind {app!r}: this rekappa has no such command")
+    told = (*point.words(), *sets(loaded.overrides))
+    if dry:
+        words = ("rewind", str(loaded.folder), *told, "--dry-run", "--json")
+        return AskedChange("", f"What a rewind of {app} would do", words, (), app)
+    tells = (
+        "The job goes on as a new run from that point. What the abandoned batches wrote is taken out of its sinks.",
+        "It must be stopped. Afterwards, start it; the old run is kept, and `rekappa rewind --undo` goes back to it.",
+    )
+    words = ("rewind", str(loaded.folder), *told, "--yes", "--json")
+    return AskedChange("rewind", f"Rewind {app}", words, tells, app, grave=True)

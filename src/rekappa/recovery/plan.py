@@ -1,0 +1,105 @@
+"""What a rewind will do, query by query and sink by sink: a frozen value. `--dry-run` prints it, `rewind` carries it
+out, and it stays in the record of the run that goes on, so that it can be completed and undone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from typing import Any
+
+from rekappa.checkpoints.restarts import Leg
+from rekappa.errors import RunError
+from rekappa.storage.location import Location
+
+VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class SinkReset:
+    """What becomes of what the abandoned batches wrote to one sink.
+
+    `removed` rows go, `restored` rows come back as they were; `told` says in words what happens, and what can't.
+    """
+
+    sink: str = ""
+    target: str = ""
+    removed: int = 0
+    restored: int = 0
+    told: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class QueryRewind:
+    """One query: it goes on after `batch` of `run`, whose checkpoint is in `folder`; -1 and no folder is no state.
+    `last` is the newest batch of the run that is abandoned.
+
+    Read back from a record it has neither folder nor files: the fork was built before. `abandoned` are the batches that
+    no longer count, `dead` the runs of which none does, `since` when the first of them can have been written. `notes`
+    are what the preflight found worth saying.
+    """
+
+    query: str
+    run: str
+    batch: int
+    last: int | None
+    committed: datetime | None
+    savepoint: str | None
+    folder: Location | None
+    abandoned: tuple[Leg, ...]
+    dead: tuple[str, ...]
+    since: datetime
+    files: tuple[str, ...] = ()
+    reset: SinkReset = SinkReset()
+    notes: tuple[str, ...] = ()
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            **{name: getattr(self, name) for name in ("query", "run", "batch", "last", "savepoint")},
+            "committed": self.committed.isoformat() if self.committed else None,
+            "folder": str(self.folder) if self.folder else None,
+            "files": len(self.files),
+            "abandoned": [asdict(leg) for leg in self.abandoned],
+            "dead": list(self.dead),
+            "since": self.since.isoformat(),
+            "reset": asdict(self.reset),
+            "notes": list(self.notes),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class RewindPlan:
+    """`run` is abandoned, `operation` is the id of the run that goes on, which names the whole operation."""
+
+    operation: str
+    app: str
+    run: str
+    queries: tuple[QueryRewind, ...]
+
+    def as_json(self) -> dict[str, Any]:
+        told = {"version": VERSION, "operation": self.operation, "app": self.app, "run": self.run}
+        return {**told, "queries": [one.as_json() for one in self.queries]}
+
+
+def planned_again(told: Mapping[str, Any]) -> RewindPlan:
+    """The plan as it stands in a run's record; the files of its fork are there already."""
+    if told["version"] > VERSION:
+        raise RunError(f"Cannot read a rewind of version {told['version']}: this rekappa knows {VERSION}")
+    return RewindPlan(told["operation"], told["app"], told["run"], tuple(_query(one) for one in told["queries"]))
+
+
+def _query(told: Mapping[str, Any]) -> QueryRewind:
+    return QueryRewind(
+        query=told["query"],
+        run=told["run"],
+        batch=told["batch"],
+        last=told["last"],
+        committed=datetime.fromisoformat(told["committed"]) if told["committed"] else None,
+        savepoint=told["savepoint"],
+        folder=None,
+        abandoned=tuple(Leg(**leg) for leg in told["abandoned"]),
+        dead=tuple(told["dead"]),
+        since=datetime.fromisoformat(told["since"]),
+        reset=SinkReset(**told["reset"]),
+        notes=tuple(told["notes"]),
+    )

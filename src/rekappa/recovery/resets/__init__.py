@@ -1,0 +1,1 @@
+"""One way for each kind of sink to take back what abandoned batches wrote."""

@@ -1,0 +1,257 @@
+"""What runs in Spark's Python workers: rows sorted by key, slice and arrival in, a processor's output out.
+
+Rows stream through: of a key with a million events only the batch at hand is in memory, and its state.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from itertools import groupby, islice
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from rekappa.replay.custom.drive import drive
+from rekappa.replay.custom.duplicates import first_rows
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+OUTPUT_ROWS = 10_000
+INITIAL = -1
+"""The slice of the rows that are a key's initial state."""
+ALIVE = ("key", "state")
+"""The columns that tell which keys hold state, and which."""
+_NAN = float("nan")
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """Where things are in the rows that a worker gets, by position: first the key's columns, then the row's own (and
+    those of the initial state), then slice and arrival."""
+
+    keys: int
+    names: tuple[str, ...]
+    initial: tuple[str, ...] = ()
+
+    @property
+    def rows(self) -> slice:
+        return slice(self.keys, self.keys + len(self.names))
+
+    @property
+    def initials(self) -> slice:
+        return slice(self.rows.stop, self.rows.stop + len(self.initial))
+
+    @property
+    def number(self) -> int:
+        """Where the slice's number is."""
+        return self.keys + len(self.names) + len(self.initial)
+
+
+Workers = Callable[[Iterable[Any]], Iterator[Any]]
+"""What Spark calls in each worker with a partition's batches."""
+Make = Callable[[], Any]
+"""Makes the operator; called once in each worker."""
+
+
+BATCH = "__rekappa_batch__"
+"""The column beside a processor's own that says in which batch a row came out."""
+
+
+def rows_in_arrow(make: Make, columns: Columns, marks: Sequence[int], schema: StructType) -> Workers:
+    """For `mapInArrow`: the processor gets and gives Rows."""
+
+    def run(batches: Iterable[Any]) -> Iterator[Any]:
+        operator = make()
+        yield from _in_batches(_driven(operator, _rows(batches, columns), marks), schema)
+        operator.close()
+
+    return run
+
+
+def frames_in_pandas(make: Make, columns: Columns, marks: Sequence[int]) -> Workers:
+    """For `mapInPandas`: the processor gets and gives pandas frames. Spark converts both ways, as it would for it."""
+
+    def run(frames: Iterable[Any]) -> Iterator[Any]:
+        operator = make()
+        for batch, frame in _driven(operator, _pieces(frames, columns), marks):
+            if len(frame):
+                yield frame.assign(**{BATCH: batch})
+        operator.close()
+
+    return run
+
+
+def first_in_arrow(columns: Columns, event_time: int | None, marks: Sequence[int], lasts: int | None) -> Workers:
+    """For `mapInArrow`: of each key the rows that pass. `event_time` is the position of the column among the row's own
+    (in microseconds), which only a key that is forgotten needs."""
+
+    def numbered(batch: Any) -> Iterator[tuple[Any, int, int]]:
+        keys = zip(*(_keys(batch.column(at)) for at in range(columns.keys)), strict=True)
+        slices = batch.column(columns.number).to_pylist()
+        if event_time is None:
+            moments: list[int] = [0] * len(slices)
+        else:
+            moments = batch.column(columns.keys + event_time).cast("int64").to_pylist()
+        return zip(keys, slices, (moment or 0 for moment in moments), strict=True)
+
+    def run(batches: Iterable[Any]) -> Iterator[Any]:
+        import pyarrow as pa
+
+        waiting: list[Any] = []
+
+        def every() -> Iterator[tuple[Any, int, int]]:
+            for batch in batches:
+                waiting.append(batch)
+                yield from numbered(batch)
+
+        passed: list[bool] = []
+        for passes in first_rows(every(), marks, lasts):
+            passed.append(passes)
+            if len(passed) == waiting[0].num_rows:
+                batch = waiting.pop(0).filter(pa.array(passed))
+                own = [*batch.columns[columns.rows], batch.column(columns.number)]
+                yield pa.RecordBatch.from_arrays(own, names=[*columns.names, BATCH])
+                passed.clear()
+
+    return run
+
+
+def alive_in_arrow(make: Make, columns: Columns, marks: Sequence[int]) -> Workers:
+    """For `mapInArrow`: which keys hold state after the last batch (`ALIVE`), and a digest of it."""
+
+    def run(batches: Iterable[Any]) -> Iterator[Any]:
+        import pyarrow as pa
+
+        for found in _batched(_alive(make(), _rows(batches, columns), marks), OUTPUT_ROWS):
+            yield pa.RecordBatch.from_pylist([dict(zip(ALIVE, one, strict=True)) for one in found])
+
+    return run
+
+
+def alive_in_pandas(make: Make, columns: Columns, marks: Sequence[int]) -> Workers:
+    """The same for `mapInPandas`."""
+
+    def run(frames: Iterable[Any]) -> Iterator[Any]:
+        import pandas as pd
+
+        for found in _batched(_alive(make(), _pieces(frames, columns), marks), OUTPUT_ROWS):
+            yield pd.DataFrame(found, columns=list(ALIVE))
+
+    return run
+
+
+def _alive(operator: Any, rows: Iterable[tuple[Any, int, Any]], marks: Sequence[int]) -> Iterator[tuple[str, str]]:
+    for key, given in _by_key(operator, rows, marks):
+        deque(given, maxlen=0)
+        held = operator.held
+        if held is not None:
+            yield repr(key), sha256(held.encode()).hexdigest()
+    operator.close()
+
+
+def _batched(values: Iterable[_T], size: int) -> Iterator[list[_T]]:
+    """Lists of at most `size` values."""
+    found = iter(values)
+    while part := list(islice(found, size)):
+        yield part
+
+
+def _driven(operator: Any, rows: Iterable[tuple[Any, int, Any]], marks: Sequence[int]) -> Iterator[tuple[int, Any]]:
+    """What all keys give, and in which batch."""
+    for _, given in _by_key(operator, rows, marks):
+        yield from given
+
+
+def _by_key(
+    operator: Any, rows: Iterable[tuple[Any, int, Any]], marks: Sequence[int]
+) -> Iterator[tuple[Any, Iterator[tuple[int, Any]]]]:
+    """Each key and what it gives. `rows` are (key, slice, row or piece of rows), sorted."""
+    for key, of_key in groupby(rows, key=itemgetter(0)):
+        operator.begin(key)
+        runs = ((batch, map(itemgetter(2), run)) for batch, run in groupby(of_key, key=itemgetter(1)))
+        yield key, drive(operator, _after_initial(operator, runs, marks), marks)
+
+
+def _after_initial(
+    operator: Any, runs: Iterator[tuple[int, Iterator[Any]]], marks: Sequence[int]
+) -> Iterator[tuple[int, Iterator[Any]]]:
+    for batch, rows in runs:
+        if batch == INITIAL:
+            operator.start_from(rows, marks[0])
+        else:
+            yield batch, rows
+
+
+def _rows(batches: Iterable[Any], columns: Columns) -> Iterator[tuple[Any, int, Any]]:
+    from pyspark.sql import Row
+
+    make, make_initial = Row(*columns.names), Row(*columns.initial)
+    for batch in batches:
+        keys = zip(*(_keys(batch.column(at)) for at in range(columns.keys)), strict=True)
+        slices = batch.column(columns.number).to_pylist()
+        own = zip(*(column.to_pylist() for column in batch.columns[columns.rows]), strict=True)
+        if not columns.initial:
+            for key, number, values in zip(keys, slices, own, strict=True):
+                yield key, number, make(*values)
+            continue
+        first = zip(*(column.to_pylist() for column in batch.columns[columns.initials]), strict=True)
+        for key, number, values, initial in zip(keys, slices, own, first, strict=True):
+            yield key, number, make_initial(*initial) if number == INITIAL else make(*values)
+
+
+def _pieces(frames: Iterable[Any], columns: Columns) -> Iterator[tuple[Any, int, Any]]:
+    """Each frame in pieces of one key and slice."""
+    import pandas as pd
+
+    for frame in frames:
+        if frame.empty:
+            continue
+        keyed = frame.iloc[:, [*range(columns.keys), columns.number]]
+        changes = (keyed.ne(keyed.shift()) & ~(keyed.isna() & keyed.shift().isna())).any(axis=1)
+        starts = [int(at) for at in changes.to_numpy().nonzero()[0]]
+        if not starts or starts[0] != 0:
+            starts.insert(0, 0)
+        names, ends = list(columns.names), [*starts[1:], len(frame)]
+        for start, end in zip(starts, ends, strict=True):
+            number = int(keyed.iloc[start, columns.keys])
+            key = tuple(_same(keyed.iloc[start, at]) for at in range(columns.keys))
+            part = columns.initials if number == INITIAL else columns.rows
+            piece = frame.iloc[start:end, part].reset_index(drop=True)
+            piece.columns = pd.Index(columns.initial if number == INITIAL else names)
+            yield key, number, piece
+
+
+def _keys(column: Any) -> list[Any]:
+    """A key column's values. Not-a-number equals itself here, as in Spark's grouping."""
+    import pyarrow as pa
+
+    values: list[Any] = column.to_pylist()
+    if pa.types.is_floating(column.type):
+        return [_same(value) for value in values]
+    return values
+
+
+def _same(value: Any) -> Any:
+    return _NAN if isinstance(value, float) and value != value else value
+
+
+def _in_batches(rows: Iterator[tuple[int, Any]], schema: StructType) -> Iterator[Any]:
+    import pyarrow as pa
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    arrow = to_arrow_schema(schema)
+    flat = not any(pa.types.is_nested(kind) for kind in arrow.types)
+    waiting: list[dict[str, Any]] = []
+    for batch, row in rows:
+        named = dict(zip(row.__fields__, row, strict=True)) if flat else row.asDict(True)
+        named[BATCH] = batch
+        waiting.append(named)
+        if len(waiting) >= OUTPUT_ROWS:
+            yield pa.RecordBatch.from_pylist(waiting, schema=arrow)
+            waiting = []
+    if waiting:
+        yield pa.RecordBatch.from_pylist(waiting, schema=arrow)

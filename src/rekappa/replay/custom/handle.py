@@ -1,0 +1,203 @@
+"""The handle of a `StatefulProcessor` with the state of one key in memory: what Spark's handle does, without Spark.
+
+    handle = KeyHandle(schemas)
+    processor.init(handle)
+    handle.open(key_state)      # whose state the processor sees and changes from now on
+    handle.expired(watermark)   # the timers that are due, lowest first
+
+State lives as long as its key is driven; nothing is shared between keys. What is refused is what Spark refuses, and
+what would ask the clock: a time to live, processing-time timers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from rekappa.errors import RunError
+from rekappa.replay.custom.values import Stored, through
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+
+@dataclass(slots=True)
+class KeyState:
+    """All that one key holds: its variables by name, and the times (ms) of its timers."""
+
+    variables: dict[str, Any] = field(default_factory=dict)
+    timers: set[int] = field(default_factory=set)
+
+    @property
+    def empty(self) -> bool:
+        return not self.variables and not self.timers
+
+
+class _Variable:
+    """A named part of the open key's state. A variable without a value is not in the key's state at all."""
+
+    def __init__(self, handle: KeyHandle, name: str, stored: Stored) -> None:
+        self._handle, self._name, self._stored = handle, name, stored
+
+    def exists(self) -> bool:
+        return self._name in self._handle.state.variables
+
+    def clear(self) -> None:
+        self._handle.state.variables.pop(self._name, None)
+
+    @property
+    def _value(self) -> Any:
+        return self._handle.state.variables.get(self._name)
+
+    @_value.setter
+    def _value(self, value: Any) -> None:
+        self._handle.state.variables[self._name] = value
+
+
+class MemoryValue(_Variable):
+    """One value."""
+
+    def get(self) -> tuple[Any, ...] | None:
+        found: tuple[Any, ...] | None = self._value
+        return found
+
+    def update(self, newValue: tuple[Any, ...]) -> None:
+        self._value = self._stored(newValue)
+
+
+class MemoryList(_Variable):
+    """A list that keeps its order."""
+
+    def get(self) -> Iterator[tuple[Any, ...]]:
+        # A copy: what is appended while it is read is not seen, as in Spark.
+        return iter(tuple(self._value or ()))
+
+    def put(self, newState: list[tuple[Any, ...]]) -> None:
+        self._value = self._some(newState)
+
+    def appendValue(self, newState: tuple[Any, ...]) -> None:
+        self.appendList([newState])
+
+    def appendList(self, newState: list[tuple[Any, ...]]) -> None:
+        more = self._some(newState)
+        if self.exists():
+            self._value.extend(more)
+        else:
+            self._value = more
+
+    def _some(self, values: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+        stored = [self._stored(value) for value in values]
+        if not stored:
+            raise ValueError(f"Cannot write an empty list to state {self._name!r}: Spark refuses it; use clear()")
+        return stored
+
+
+class MemoryMap(_Variable):
+    """A map from user keys to values. Its order is that in which keys came; Spark promises none."""
+
+    def __init__(self, handle: KeyHandle, name: str, key: Stored, value: Stored, make: Callable[..., Any]) -> None:
+        super().__init__(handle, name, value)
+        self._key, self._make = key, make
+
+    def getValue(self, key: tuple[Any, ...]) -> Any:
+        found = (self._value or {}).get(_hashable(self._key(key)))
+        return None if found is None else self._make(*found[1])
+
+    def containsKey(self, key: tuple[Any, ...]) -> bool:
+        return _hashable(self._key(key)) in (self._value or {})
+
+    def updateValue(self, key: tuple[Any, ...], value: tuple[Any, ...]) -> None:
+        own = self._key(key)
+        if not self.exists():
+            self._value = {}
+        self._value[_hashable(own)] = (own, self._stored(value))
+
+    def iterator(self) -> Iterator[tuple[tuple[Any, ...], tuple[Any, ...]]]:
+        return iter(tuple((self._value or {}).values()))
+
+    def keys(self) -> Iterator[tuple[Any, ...]]:
+        return (key for key, _ in self.iterator())
+
+    def values(self) -> Iterator[tuple[Any, ...]]:
+        return (value for _, value in self.iterator())
+
+    def removeKey(self, key: tuple[Any, ...]) -> None:
+        if self.exists():
+            self._value.pop(_hashable(self._key(key)), None)
+            if not self._value:
+                self.clear()
+
+
+class KeyHandle:
+    """What `init` gets. `schemas` are those that a processor declares as text: only Spark's parser reads them."""
+
+    def __init__(self, schemas: Mapping[str, StructType] | None = None, *, timed: bool = True) -> None:
+        self.state = KeyState()
+        self._schemas, self._timed = dict(schemas or {}), timed
+
+    def open(self, state: KeyState) -> None:
+        self.state = state
+
+    def expired(self, watermark: int) -> list[int]:
+        """The timers that are due, lowest first. Those that are set while these fire are not among them."""
+        due = [moment for moment in self.state.timers if moment <= watermark]
+        due.sort()
+        return due
+
+    def getValueState(self, stateName: str, schema: Any, ttlDurationMs: int | None = None) -> MemoryValue:
+        self._refuse_ttl(stateName, ttlDurationMs)
+        return MemoryValue(self, stateName, through(self._schema(schema)))
+
+    def getListState(self, stateName: str, schema: Any, ttlDurationMs: int | None = None) -> MemoryList:
+        self._refuse_ttl(stateName, ttlDurationMs)
+        return MemoryList(self, stateName, through(self._schema(schema)))
+
+    def getMapState(
+        self, stateName: str, userKeySchema: Any, valueSchema: Any, ttlDurationMs: int | None = None
+    ) -> MemoryMap:
+        from pyspark.sql import Row
+
+        self._refuse_ttl(stateName, ttlDurationMs)
+        value = self._schema(valueSchema)
+        key = through(self._schema(userKeySchema))
+        return MemoryMap(self, stateName, key, through(value), Row(*value.names))
+
+    def registerTimer(self, expiryTimestampMs: int) -> None:
+        self._require_time()
+        self.state.timers.add(int(expiryTimestampMs))
+
+    def deleteTimer(self, expiryTimestampMs: int) -> None:
+        self._require_time()
+        self.state.timers.discard(int(expiryTimestampMs))
+
+    def listTimers(self) -> Iterator[int]:
+        self._require_time()
+        return iter(sorted(self.state.timers))
+
+    def deleteIfExists(self, stateName: str) -> None:
+        """Removes a variable that an earlier version of the processor kept: a replay begins without any."""
+
+    def _schema(self, declared: Any) -> StructType:
+        found: StructType = self._schemas[declared] if isinstance(declared, str) else declared
+        return found
+
+    def _require_time(self) -> None:
+        if not self._timed:
+            raise RunError("Cannot use timers: the processor's time mode is None")
+
+    def _refuse_ttl(self, name: str, ttl: int | None) -> None:
+        if ttl:
+            raise RunError(
+                f"Cannot replay state {name!r} in bulk mode: it expires by the clock after {ttl} ms",
+                hint="Let an event-time timer clear it, or use --mode ordered.",
+            )
+
+
+def _hashable(value: Any) -> Any:
+    """A user key as something that a dictionary takes: arrays and maps inside it are frozen."""
+    if isinstance(value, list | tuple):
+        return tuple(_hashable(part) for part in value)
+    if isinstance(value, dict):
+        return tuple(sorted((_hashable(key), _hashable(part)) for key, part in value.items()))
+    return value

@@ -1,0 +1,171 @@
+"""The pages in a real browser: what a person clicks, what a script would try, what the policy blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from console.browser import HOW, browser, chromium
+from console.sample import DONE, LIVE, PLAN, TOKEN, sample_console, served
+from console.site_of import SCRIPT
+from console.test_changes import wait_until
+from rekappa.store.desk import Desk
+from rekappa.store.leases import run_lease
+from rekappa.store.record import Kind, Run, State
+from rekappa.store.runs import RunStore
+from rekappa.tasks.start import tasks
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Dialog, Page
+
+    from rekappa.home import Home
+
+pytestmark = pytest.mark.skipif(chromium() is None, reason=HOW)
+
+
+@pytest.fixture(scope="module")
+def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Home, Page]]:
+    """The sample project, served, and a browser that its owner's address let in; every complaint of it is a failure."""
+    folder: Path = tmp_path_factory.mktemp("project") / "demo"
+    console = sample_console(folder)
+    complaints: list[str] = []
+    with served(console) as address, browser() as opened:
+        context = opened.new_context(timezone_id="Asia/Tokyo")
+        page = context.new_page()
+        page.on("console", lambda one: complaints.append(one.text) if one.type in ("error", "warning") else None)
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.goto(f"{address}/login?token={TOKEN}")
+        assert page.title() == "Apps · rekappa"
+        yield address, console.home, page
+        context.close()
+    assert complaints == []
+
+
+def test_switch_a_source_by_clicking(told: tuple[str, Home, Page]) -> None:
+    address, home, page = told
+    page.goto(f"{address}/apps/plays")
+    page.get_by_role("radio", name="backfill iceberg lake.events.impressions").check()
+    page.get_by_role("button", name="Switch impressions").click()
+    assert "for the next runs it will be 'backfill'" in page.inner_text("main")
+    page.get_by_role("button", name="Yes").click()
+    page.get_by_role("heading", name="Kept for the next runs").wait_for()
+    assert [one.text for one in Desk.open(home).overrides("plays")] == ["sources.impressions.selected=backfill"]
+    page.get_by_role("button", name="Take back").click()
+    page.get_by_role("button", name="Yes").click()
+    page.get_by_role("heading", name="Sources", exact=True).wait_for()
+    assert Desk.open(home).overrides("plays") == []
+
+
+def test_pick_the_window_on_the_picture_and_see_what_it_holds(told: tuple[str, Home, Page]) -> None:
+    address, _, page = told
+    page.goto(f"{address}/apps/plays/backfill?start=2026-11-01T12:40Z&end=2026-11-01T14:00Z&plan={PLAN}")
+    page.wait_for_selector("#estimate table")
+    before = page.inner_text("#estimate")
+    assert "A join within a bounded time" in page.inner_text("#plan")
+    box = page.locator("svg.pick").first.bounding_box()
+    assert box is not None
+    page.mouse.move(box["x"] + box["width"] * 0.25, box["y"] + 40)
+    page.mouse.down()
+    page.mouse.move(box["x"] + box["width"] * 0.5, box["y"] + 40, steps=4)
+    page.mouse.up()
+    page.wait_for_function("text => document.getElementById('estimate').innerText !== text", arg=before)
+    start, end = page.input_value("#start"), page.input_value("#end")
+    assert "2026-11-01T12:" in start
+    assert "2026-11-01T13:" in end
+    page.fill("#end", "2026-11-01T11:00Z")
+    page.get_by_text("the end must be after the start").wait_for()
+
+
+def test_a_run_moves_while_one_looks_and_times_are_the_reader_s(told: tuple[str, Home, Page]) -> None:
+    address, home, page = told
+    store = RunStore.open(home)
+    spec = {"start": "2026-11-01T12:00Z", "end": "2026-11-01T13:00Z", "sinks": ["plays"]}
+    store.create(Run("backfill_going", "plays", Kind.BACKFILL, "f", spec=spec))
+    job = {"job": "plays", "mode": "ordered", "total": 9, "planned_rows": 900, "seconds_left": 3.0}
+    with store.claim([run_lease("backfill_going")], "run") as claim:
+        claim.begin("backfill_going")
+        claim.update(progress={"jobs": [{**job, "done": 1, "rows": 100}]})
+        page.goto(f"{address}/runs/backfill_going")
+        page.get_by_text("slice 1 of 9").wait_for()
+        assert "2026-11-01 21:00:00 (2026-11-01 12:00:00 UTC)" in page.inner_text("main")
+        claim.update(progress={"jobs": [{**job, "done": 7, "rows": 700}]})
+        page.get_by_text("slice 7 of 9").wait_for()
+        page.get_by_role("button", name="Pause").click()
+        page.get_by_role("button", name="Yes").click()
+        page.get_by_text("asked to pause").wait_for(timeout=300_000)
+        assert claim.wish() == "pause"
+        claim.end(State.STOPPED)
+    page.get_by_role("button", name="Resume").wait_for()
+    wait_until(lambda: not any(one.state.going for one in tasks(home)), "the command has ended")
+
+
+def test_effect_first_then_publish_asks(told: tuple[str, Home, Page]) -> None:
+    address, _, page = told
+    page.goto(f"{address}/runs/{DONE}/validation")
+    assert "95.21 %" in page.inner_text("main")
+    page.get_by_role("link", name="To publish").click()
+    assert "2,391" in page.inner_text("main")
+    page.get_by_role("button", name="Publish", exact=True).click()
+    assert page.locator("pre").inner_text() == f"rekappa publish {DONE} --yes --json"
+    page.get_by_role("link", name="No, go back").click()
+    page.get_by_role("heading", name=DONE).wait_for()
+
+
+def test_script_in_data_does_not_run_and_the_policy_blocks_inline_code(told: tuple[str, Home, Page]) -> None:
+    address, home, page = told
+    dialogs: list[str] = []
+
+    def noted(dialog: Dialog) -> None:
+        dialogs.append(dialog.message)
+        dialog.dismiss()
+
+    page.on("dialog", noted)
+    RunStore.open(home).update(LIVE, error=f"{SCRIPT}<script>alert(2)</script>")
+    for path in (f"/runs/{LIVE}", "/runs", "/apps/plays", "/apps/plays/archive", f"/runs?app={SCRIPT}"):
+        page.goto(address + path)
+        page.wait_for_load_state("load")
+    page.goto(f"{address}/runs/{LIVE}")
+    page.get_by_text("onerror=alert(1)").first.wait_for()
+    assert dialogs == []
+
+
+def test_keyboard_and_names(told: tuple[str, Home, Page]) -> None:
+    """Every field has a label, every picture a name, and the first stop of the keyboard leads past the menu."""
+    address, _, page = told
+    for path in (
+        "/",
+        "/apps/plays",
+        "/apps/plays/backfill",
+        "/apps/plays/archive",
+        f"/runs/{DONE}/validation",
+        "/runs",
+    ):
+        page.goto(address + path)
+        unnamed = page.evaluate(
+            "() => [...document.querySelectorAll('input:not([type=hidden]), select, textarea')]"
+            ".filter(one => !one.labels.length && !one.getAttribute('aria-label')).map(one => one.outerHTML)"
+        )
+        assert unnamed == [], path
+        pictures = (
+            "() => [...document.querySelectorAll('svg:not([aria-hidden]):not([aria-label])')].map(one => one.outerHTML)"
+        )
+        assert [one[:80] for one in page.evaluate(pictures) if "<text" not in one] == [], path
+        assert page.locator("h1").count() == 1, path
+        page.keyboard.press("Tab")
+        assert page.evaluate("() => document.activeElement.textContent") == "Skip to the content", path
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_phone_scrolls_no_page_sideways(told: tuple[str, Home, Page], scheme: str) -> None:
+    address, _, page = told
+    page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
+    page.set_viewport_size({"width": 375, "height": 700})
+    pages = ["/", "/apps/plays", "/apps/plays/backfill", "/apps/plays/archive", "/apps/plays/checkpoints", "/runs"]
+    pages += [f"/runs/{DONE}", f"/runs/{DONE}/validation", f"/runs/{DONE}/publish", "/tasks", "/audit"]
+    for path in pages:
+        page.goto(address + path)
+        wide = page.evaluate("() => document.documentElement.scrollWidth - document.documentElement.clientWidth")
+        assert wide <= 0, (path, wide)
