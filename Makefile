@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --no-build-isolation
 ARGS ?=
 
-.PHONY: demo test fast store console spark check lint types imports format screens bench wheel jars lock clean help
+.PHONY: demo test fast store console spark cluster check lint types imports format screens bench wheel jars lock clean help
 
 help:
 	@echo "make demo    the whole story on a real Kafka broker"
@@ -37,6 +37,11 @@ console: $(VENV)/.dev
 spark: $(VENV)/.dev jars
 	@$(BIN)/python -m rekappa.jvm tests/servers/ivy.xml cassandra opensearch >/dev/null
 	$(BIN)/python -m pytest tests/spark -n 2 --dist loadfile --durations=40 --durations-min=15 $(ARGS)
+
+# A Spark cluster, an object store and a catalog as processes of this machine; not part of `make test`.
+cluster: $(VENV)/.dev jars
+	@$(BIN)/python -m rekappa.jvm tests/servers/cluster.xml s3proxy catalog >/dev/null
+	$(BIN)/python -m pytest tests/cluster $(ARGS)
 
 check: lint types imports
 

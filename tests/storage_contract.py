@@ -29,6 +29,10 @@ def keeps_the_contract(location: Location) -> None:
     with file.reading() as opened:
         opened.seek(3)
         assert opened.read() == b"ond"
+    packed = location / "plan.gz"
+    packed.write("not packed by storage")
+    assert packed.read_text() == "not packed by storage"
+    packed.remove()
     shared = location / "c" / "shared"
     shared.share(file)
     with pytest.raises(FileNotFoundError):

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rekappa.app import Job
+from rekappa.home import local_uri
 from rekappa.spark.calling import results_of
 
 if TYPE_CHECKING:
@@ -32,8 +33,8 @@ def probed(
         for name in job.sources:
             path = Path(folder, name)
             path.mkdir()
-            probes[name] = spark.readStream.schema(schemas[name]).format("parquet").load(str(path))
-            names[f"FileSource[{path}]"] = name
+            probes[name] = spark.readStream.schema(schemas[name]).format("parquet").load(local_uri(path))
+            names[f"FileSource[{local_uri(path)}]"] = name
         yield results_of(job, probes), names
 
 

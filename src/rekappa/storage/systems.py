@@ -110,8 +110,17 @@ class S3Files(Storage):
 
     def put(self, path: str, content: bytes) -> None:
         # An object appears when its upload ends; a process that is killed before leaves none.
-        with self.files().open_output_stream(path) as out:
+        # As it is: by default PyArrow would compress what is called .gz once more.
+        with self.files().open_output_stream(path, compression=None) as out:
             out.write(content)
+
+    def share(self, source: str, target: str) -> None:
+        try:
+            self.files().copy_file(source, target)
+        except OSError:
+            if self.files().get_file_info(source).is_file:
+                raise
+            raise FileNotFoundError(self.uri(source)) from None
 
     def hadoop(self) -> Mapping[str, str]:
         told = {"path.style.access": "true" if self.path_style else "false"}

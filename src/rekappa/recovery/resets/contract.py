@@ -37,6 +37,11 @@ class Abandoned:
         writer, batch = said(WRITER), int(said(BATCH) or -1)
         return any(writer == BatchId(leg.run, self.query, 0).writer and leg.holds(batch) for leg in self.legs)
 
+    def is_later(self, said: Summary) -> bool:
+        """Whether it is of a batch after the point, be it one that an earlier rewind had abandoned."""
+        writer, batch = said(WRITER), int(said(BATCH) or -1)
+        return any(writer == BatchId(leg.run, self.query, 0).writer and batch > leg.after for leg in self.legs)
+
     def is_of_the_dead(self, said: Summary) -> bool:
         """Whether it is by a run that will not count at all any more, or a rewind to one."""
         by = [BatchId(run, self.query, 0).writer for run in self.dead]

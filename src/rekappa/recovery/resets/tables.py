@@ -188,7 +188,7 @@ class UpsertReset(_TableReset):
         """What is put back is the state at the cut: also over what runs wrote that were rewound themselves."""
 
         def is_ours(said: Summary) -> bool:
-            return self.gone.is_own(said) or self.gone.is_of_the_dead(said)
+            return self.gone.is_later(said) or self.gone.is_of_the_dead(said)
 
         return lineage(table, is_ours, self.gone.since)
 
