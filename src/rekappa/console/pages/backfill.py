@@ -27,6 +27,8 @@ from rekappa.tasks.start import stop_task, task, tasks
 from rekappa.timeline import Window, format_instant
 
 router = APIRouter()
+NO_WINDOW = "X-No-Window"
+"""Says to the page that there is nothing to plan yet."""
 
 
 def window_form(form: Form) -> WindowForm:
@@ -115,7 +117,8 @@ def estimate(request: Request, name: str) -> Response:
     try:
         window = Window.parse(told.get("start", ""), told.get("end", ""))
     except RekappaError as error:
-        return Response(fragment(request, "_estimate.html", problem=error.message, rows=[]), media_type="text/html")
+        html = fragment(request, "_estimate.html", problem=error.message, rows=[])
+        return Response(html, media_type="text/html", headers={NO_WINDOW: "true"})
     regions = told.getlist("region")
     rows = rows_within(overview(request, core, name), window, regions)
     html = fragment(request, "_estimate.html", problem=None, rows=rows, window=window)

@@ -54,6 +54,7 @@ function backfill(form) {
     fields.delete("form_key");
     const answer = await fetch(`${form.dataset.estimate}?${fields}`, { headers: { Accept: "text/html" } });
     if (answer.ok && estimate) { estimate.innerHTML = await answer.text(); localTimes(estimate); }
+    if (answer.headers.has("X-No-Window")) return;
     if (!planToo || !plan || !form.dataset.plan || fields.toString() === last) return;
     last = fields.toString();
     const made = await fetch(form.dataset.plan, { method: "POST", body: written(), headers: { Accept: "application/json" } });
