@@ -44,7 +44,7 @@ def _stream(spark: SparkSession, source: ArchiveSource, plan: Location, slices: 
         spark, PlanFile(plan), "bench", "impressions", table=source.table, schema=source.schema, columns=source.columns
     )
     chosen = state_settings(rows, None, spark.sparkContext.defaultParallelism)
-    with settings(spark, log_settings(chosen) | chosen):
+    with settings(spark, log_settings(chosen, checkpoint.uri) | chosen):
         query = (
             rows.writeStream.format("noop")
             .option("checkpointLocation", checkpoint.uri)

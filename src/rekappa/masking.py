@@ -18,6 +18,8 @@ _NAME = re.compile(
     r"|user[._-]?info|authorization|cookie|signature|connection[._-]?string|key[._-]?pem|bearer",
     re.IGNORECASE,
 )
+NAMES = f"(?i){_NAME.pattern}"
+"""The same names as an expression that Java understands."""
 _ABOUT = re.compile(
     r"provider|[._-](location|source|type|class|mechanism|endpoint|endpoint[._-]ur[li]|timeout|interval|ms|enabled)$",
     re.IGNORECASE,

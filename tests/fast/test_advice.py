@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rekappa.recovery.advice import Memory, OutageFacts, PointFact, QueryFacts, Recovery, SinkPlace, Trouble, advise
+from rekappa.recovery.advice import Recovery, advise
+from rekappa.recovery.outage import Memory, OutageFacts, PointFact, QueryFacts, SinkPlace, Trouble
 from rekappa.recovery.render import advice_lines
 from rekappa.timeline import Window
 

@@ -227,7 +227,7 @@ def test_variables_are_named_and_no_value_is_written(
                 one["name"]: one["valueFrom"]["secretKeyRef"].get("optional", False)
                 for one in pod["containers"][0]["env"] if "secretKeyRef" in one.get("valueFrom", {})
             }  # fmt: skip
-            assert references == wanted | {"REKAPPA_STORE": False}
+            assert references == wanted | {"REKAPPA_STORE": False, "REKAPPA_STORAGE": True}
         (template,) = templates(found)
         assert {one["name"] for one in template["spec"]["containers"][0]["env"]} == set(wanted)
 

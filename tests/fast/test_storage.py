@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from storage_contract import keeps_the_contract
 
-from rekappa.errors import ConfigError
+from rekappa.errors import ConfigError, RunError
 from rekappa.home import Home
 from rekappa.storage.location import Location
 from rekappa.storage.root import VARIABLE, parse_location, storage_root
@@ -31,13 +31,13 @@ def test_an_object_store_is_told_to_spark_as_the_address_says() -> None:
     root = parse_location("s3://bucket/a/b/?endpoint=http://127.0.0.1:9000&region=eu-west-1")
     assert (str(root), root.storage.jars) == ("s3a://bucket/a/b", "s3a")
     assert root.storage.hadoop() == {
-        "fs.s3a.endpoint": "http://127.0.0.1:9000",
-        "fs.s3a.connection.ssl.enabled": "false",
-        "fs.s3a.endpoint.region": "eu-west-1",
-        "fs.s3a.path.style.access": "true",
+        "fs.s3a.bucket.bucket.endpoint": "http://127.0.0.1:9000",
+        "fs.s3a.bucket.bucket.connection.ssl.enabled": "false",
+        "fs.s3a.bucket.bucket.endpoint.region": "eu-west-1",
+        "fs.s3a.bucket.bucket.path.style.access": "true",
     }
-    assert parse_location("s3a://bucket").storage == S3Files()
-    assert parse_location("s3a://bucket").storage.hadoop() == {"fs.s3a.path.style.access": "false"}
+    assert parse_location("s3a://bucket").storage == S3Files("bucket")
+    assert parse_location("s3a://bucket").storage.hadoop() == {"fs.s3a.bucket.bucket.path.style.access": "false"}
 
 
 @pytest.mark.parametrize(
@@ -46,6 +46,7 @@ def test_an_object_store_is_told_to_spark_as_the_address_says() -> None:
         ("s3a://", "Cannot use the storage of REKAPPA_STORAGE: 's3a://'"),
         ("relative/folder", "is no absolute path"),
         ("ftp://host/folder", "Cannot use the storage"),
+        ("hdfs://host/folder?user=me", "hdfs takes no parameters"),
         ("s3a://bucket/a?endpoint=minio:9000", "endpoint 'minio:9000' is no address"),
         ("s3a://bucket/a?key=abc", "unknown parameter 'key'"),
         ("s3a://bucket/a?path-style=maybe", "path-style is 'maybe'"),
@@ -58,32 +59,21 @@ def test_what_is_no_root_is_refused(tmp_path: Path, text: str, said: str) -> Non
     assert refused.value.hint
 
 
+def test_hadoops_file_systems_need_spark() -> None:
+    root = parse_location("hdfs://namenode:8020/team/runs/")
+    assert (root / "a").uri == "hdfs://namenode:8020/team/runs/a"
+    with pytest.raises(RunError, match="Cannot look into hdfs://namenode:8020 without Spark"):
+        root.exists()
+
+
 def test_keys_in_an_address_are_refused_and_not_repeated() -> None:
     with pytest.raises(ConfigError) as refused:
         parse_location("s3a://AKIA:hunter2@bucket/a")
     assert "hunter2" not in refused.value.message + (refused.value.hint or "")
 
 
-def test_a_location_is_read_as_it_was_written(location: Location) -> None:
-    file = location / "a b" / "ü%20"
-    assert not file.exists()
-    assert location.names() == (location / "nothing").names() == []
-    with pytest.raises(FileNotFoundError):
-        file.read_bytes()
-    with pytest.raises(FileNotFoundError):
-        file.modified()
-    before = datetime.now(UTC)
-    file.write("first")
-    file.write(b"second")
-    assert (file.name, file.read_text(), file.size(), location.size()) == ("ü%20", "second", 6, 6)
-    assert abs((file.modified() - before).total_seconds()) < 3600
-    assert (location.names(), (location / "a b").names()) == (["a b"], ["ü%20"])
-    with file.reading() as opened:
-        opened.seek(3)
-        assert opened.read() == b"ond"
-    (location / "a b").remove()
-    (location / "a b").remove()
-    assert not file.exists()
+def test_a_disk_keeps_the_contract(location: Location) -> None:
+    keeps_the_contract(location / "new")
 
 
 @given(st.binary(max_size=5000), st.binary(max_size=5000))

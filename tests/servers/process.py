@@ -7,7 +7,7 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -26,9 +26,17 @@ def free_port(low: int = 0, high: int = 0) -> int:
 
 @contextmanager
 def running(
-    command: Sequence[str | Path], log: Path, answers: Callable[[], bool], *, seconds: float = 120
+    command: Sequence[str | Path],
+    log: Path,
+    answers: Callable[[], bool],
+    *,
+    seconds: float = 120,
+    environ: Mapping[str, str] | None = None,
 ) -> Iterator[None]:
-    """The server, from when it answers until the block ends. Fails with the end of its log."""
+    """The server, from when it answers until the block ends. Fails with the end of its log.
+
+    `environ` is all that it knows of the environment; ours, if None.
+    """
     with log.open("wb") as output:
         process = subprocess.Popen(
             [str(part) for part in command],
@@ -36,6 +44,7 @@ def running(
             stderr=subprocess.STDOUT,
             cwd=log.parent,
             start_new_session=True,
+            env=environ,
         )
     try:
         deadline = time.monotonic() + seconds

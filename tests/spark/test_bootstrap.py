@@ -22,9 +22,10 @@ from rekappa.cli.main import main
 from rekappa.config.bind import load_app
 from rekappa.errors import RunError
 from rekappa.home import Home
-from rekappa.recovery.advice import Memory, OutageFacts, Recovery, Trouble, advise
+from rekappa.recovery.advice import Recovery, advise
 from rekappa.recovery.bootstrap import BootstrapRequest, bootstrap
 from rekappa.recovery.facts import gather
+from rekappa.recovery.outage import Memory, OutageFacts, Trouble
 from rekappa.spark.offsetlog import committed_batches
 from rekappa.store.record import Kind, Run
 from rekappa.store.runs import RunStore
@@ -236,8 +237,27 @@ def test_history_then_live_then_past_retention(spark: SparkSession, tmp_path: Pa
     told_in_words = app.call("advise", folder, "--start", moment.isoformat(), "--end", datetime.now(UTC).isoformat())
     assert told_in_words.startswith("Rewind the job (seen, counts, pairs)\n")
 
+    # Its state is lost: built anew from history, a new run carries on the output of the one before.
+    with pytest.raises(RunError, match="the archive does not reach the end of what was begun"):
+        app.bootstrap(app.start)
+    with pytest.raises(RunError, match="would append again"):
+        app.bootstrap(app.start, write_history=True)
+    app.send(range(2500, 2600))
+    app.archive()
+    app.send(range(2600, 2700))
+    with pytest.raises(RunError, match="and history would begin at"):
+        app.bootstrap(app.start + timedelta(seconds=2520))
+    second = app.bootstrap(app.start)
+    assert second.id != run.id
+    assert app.seen() == app.once(range(1200, 2700))
+    assert app.paired() == Counter(dict.fromkeys(range(1199, 2699), 4))
+    truth = app.counted(2689)
+    assert app.windows() == {key: count for key, count in truth.items() if key in app.windows()}
+    assert app.windows().keys() == {key for key in truth if key[0] >= min(counted)[0]}
+    run = second
+
     # A hole: the router was behind when Kafka forgot.
-    app.send(range(2500, 3000))
+    app.send(range(2700, 3000))
     app.delete_below(2800)
     before = _told(app, run.id)
     with pytest.raises(RunError, match="neither Kafka nor the archive has all"):

@@ -11,11 +11,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark.errors import AnalysisException
 from pyspark.sql.types import LongType, StructField, StructType
+from storage_contract import keeps_the_contract
 
 from rekappa.iceberg import private as iceberg
 from rekappa.iceberg.tasks import read_tasks
 from rekappa.spark import private
 from rekappa.spark.releases import check_versions
+from rekappa.storage.hadoop import HadoopFiles
+from rekappa.storage.location import Location
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -74,6 +77,23 @@ class Numbers:
         return "numbers"
 
 
+class CountedNumbers(Numbers):
+    """One number for each batch, up to two of them."""
+
+    class Java:
+        implements = private.SOURCE_THAT_ENDS
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        pass
+
+    def latestOffset(self, start: Any, limit: Any) -> Any:
+        return private.offset_of(self.spark, str(min(2, int(start.json()) + 1 if start is not None else 1)))
+
+    def getBatch(self, start: Any, end: Any) -> Any:
+        first = int(start.get().json()) if start.isDefined() else 0
+        return private.as_stream_batch(self.spark, self.spark.range(first, int(end.json())))
+
+
 def test_spark(spark: SparkSession, tmp_path: Path) -> None:
     check_versions(spark)
     files = str(tmp_path / "numbers")
@@ -105,9 +125,14 @@ def test_spark(spark: SparkSession, tmp_path: Path) -> None:
     assert private.move_watermark(query, 0) == 2000
     query.stop()
     assert sorted(got) == [0, 1]
+    ending = private.stream_of(spark, CountedNumbers(spark, files), SCHEMA)
+    started = ending.writeStream.foreachBatch(lambda rows, number: got.append(100 * number + rows.count()))
+    ended = started.option("checkpointLocation", str(tmp_path / "ending")).trigger(availableNow=True).start()
+    ended.awaitTermination()
+    assert got[2:] == [1, 101], "one batch for each number, then it ends by itself"
     jvm: Any = spark._jvm
     classes = jvm.java.lang.Thread.currentThread().getContextClassLoader()
-    for name in (private.ROCKSDB, private.IN_MEMORY, private.PLAIN_CHECKPOINT_FILES, *private.SOURCE):
+    for name in (private.ROCKSDB, private.IN_MEMORY, private.PLAIN_CHECKPOINT_FILES, *private.SOURCE_THAT_ENDS):
         assert classes.loadClass(name)
 
 
@@ -160,3 +185,7 @@ def test_iceberg(spark: SparkSession) -> None:
 )
 def test_statements_that_change_something(spark: SparkSession, sql: str, change: str | None) -> None:
     assert private.changes_something(spark, sql) == change
+
+
+def test_hadoops_own_file_systems_keep_the_contract(spark: SparkSession, tmp_path: Path) -> None:
+    keeps_the_contract(Location(HadoopFiles("file:"), str(tmp_path / "new")))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from rekappa.archive.completeness import clusters, complete_until
 from rekappa.archive.offsets import batch_ends
 from rekappa.archive.tables import Route
-from rekappa.errors import SourceError
+from rekappa.errors import RunError, SourceError
 from rekappa.home import Home
 from rekappa.iceberg.catalog import load_table
 from rekappa.iceberg.listing import all_files
@@ -72,8 +72,11 @@ def _lag(loaded: Loaded, home: Home, route: Route) -> int | None:
         bounds = {part: both for cluster in found for part, both in cluster.bounds().items()}
     except SourceError:
         return None
-    last = last_committed(folder)
-    at = batch_ends(folder, last, [cluster.region for cluster in found]) if last is not None else {}
+    try:
+        last = last_committed(folder)
+        at = batch_ends(folder, last, [cluster.region for cluster in found]) if last is not None else {}
+    except RunError:
+        return None
     return sum(max(0, high - at.get(part, low)) for part, (low, high) in bounds.items())
 
 

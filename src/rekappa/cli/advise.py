@@ -45,9 +45,9 @@ def advise(
 
     window, loaded = Window.parse(start, end), load(app, overrides=overrides)
     bound, home, out = load_app(loaded), home_of_tables(loaded.config), output(as_json)
-    from rekappa.recovery.advice import Trouble
     from rekappa.recovery.advice import advise as answer
     from rekappa.recovery.facts import gather
+    from rekappa.recovery.outage import Trouble
     from rekappa.recovery.render import advice_lines
     from rekappa.runs.backfill import backfill_session
 

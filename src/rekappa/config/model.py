@@ -360,6 +360,8 @@ class Profile(Model):
     master: str = "local[*]"
     trigger: Duration | None = None
     max_rows_per_second: Float | None = Field(default=None, gt=0)
+    environment: str | None = None
+    """A packed Python environment for the executors of a cluster; a local master uses the driver's own."""
     spark: Options = Field(default={})
 
     @model_validator(mode="before")

@@ -100,8 +100,8 @@ def _of_masters(order: Order, target: Target) -> Iterator[str]:
             )
         elif not driver.local:
             yield (
-                f"{key} is {driver.master}: checkpoints and state are files, which executors must see under the same "
-                "path: " + ("the volume must be ReadWriteMany" if target == "kubernetes" else "share REKAPPA_HOME")
+                f"{key} is {driver.master}: executors must see checkpoints and state: set REKAPPA_STORAGE to an object "
+                "store, or " + ("the volume must be ReadWriteMany" if target == "kubernetes" else "share REKAPPA_HOME")
             )
 
 

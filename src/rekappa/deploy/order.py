@@ -14,9 +14,10 @@ from rekappa.config.overrides import PREFIX
 from rekappa.deploy.drivers import Driver, drivers
 from rekappa.deploy.names import LONGEST, label, require_label
 from rekappa.errors import ConfigError
+from rekappa.storage.root import VARIABLE as STORAGE
 from rekappa.store.address import VARIABLE
 
-GIVEN = (VARIABLE, "REKAPPA_HOME", "XDG_CACHE_HOME")
+GIVEN = (VARIABLE, STORAGE, "REKAPPA_HOME", "XDG_CACHE_HOME")
 """Variables that every manifest takes care of itself."""
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 

@@ -8,6 +8,7 @@ from typing import Any
 from rekappa.config.document import Variable
 from rekappa.deploy.drivers import Driver, set_flags
 from rekappa.deploy.order import Order
+from rekappa.storage.root import VARIABLE as STORAGE
 from rekappa.store.address import VARIABLE
 
 HOME = "/var/lib/rekappa"
@@ -95,6 +96,7 @@ def driver_pod(order: Order, driver: Driver, place: Place) -> Object:
             {"name": "XDG_CACHE_HOME", "value": f"{HOME}/.cache"},
             {"name": POD, "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
             _reference(order, Variable(VARIABLE, False)),
+            _reference(order, Variable(STORAGE, True)),
             *environment(order),
         ],
         "resources": resources,

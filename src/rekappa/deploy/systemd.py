@@ -10,6 +10,7 @@ from rekappa.deploy.drivers import Driver
 from rekappa.deploy.obstacles import notes, require_deployable
 from rekappa.deploy.order import Manifest, Order
 from rekappa.errors import ConfigError
+from rekappa.storage.root import VARIABLE as STORAGE
 from rekappa.store.address import VARIABLE
 
 _USER = re.compile(r"[a-z_][a-z0-9_-]{0,30}\Z")
@@ -118,7 +119,7 @@ def unit(order: Order, driver: Driver, machine: Machine) -> str:
 
 def _of_variables(order: Order, file: str) -> list[str]:
     wanted = [one.name for one in order.variables if not one.optional]
-    optional = [VARIABLE, *(one.name for one in order.variables if one.optional)]
+    optional = [VARIABLE, STORAGE, *(one.name for one in order.variables if one.optional)]
     return [
         f"# Secrets stand in {file}, NAME=VALUE on each line, owner root, mode 0600: systemd reads it as root.",
         *([f"# It must have {', '.join(wanted)}."] if wanted else []),

@@ -1,7 +1,7 @@
-"""Where the jars are: `jars("spark")` beside PySpark's own, `jars("broker")` for Kafka.
+"""Where the jars are: `jars("spark")` beside PySpark's own, `jars("broker")` for Kafka, `jars("s3a")` for S3.
 
 They are declared in ivy.xml, downloaded at first use, kept per user and checked on each use.
-`REKAPPA_JARS` names a folder with `spark/` and `broker/` to use instead; then nothing is downloaded.
+`REKAPPA_JARS` names a folder with `spark/`, `broker/` and, if used, `s3a/` instead; then nothing is downloaded.
 """
 
 from __future__ import annotations
@@ -24,12 +24,13 @@ from rekappa.jvm.ivy import TYPES, declared, retrieve
 
 IVY_FILE = Path(__file__).with_name("ivy.xml")
 CONFS = ("spark", "broker")
+"""What everybody needs; any other configuration is fetched when it is first asked for."""
 
 
 def jars(conf: str) -> list[Path]:
     """The jars of one configuration of our ivy.xml, sorted by name."""
     given = os.environ.get("REKAPPA_JARS")
-    return _given(Path(given), conf) if given else resolve(IVY_FILE, CONFS)[conf]
+    return _given(Path(given), conf) if given else resolve(IVY_FILE, CONFS if conf in CONFS else (conf,))[conf]
 
 
 def resolve(ivy_file: Path, confs: Sequence[str], types: Sequence[str] = TYPES) -> dict[str, list[Path]]:

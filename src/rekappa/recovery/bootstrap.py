@@ -23,10 +23,10 @@ from rekappa.plan.coverage import Want
 from rekappa.plan.offsets import Position
 from rekappa.planning.catch_up import ArchiveLook, look, starts_since
 from rekappa.planning.production import production_runs
-from rekappa.runs.catch_up import LiveRun, require_kafka
 from rekappa.runs.doubling import require_nothing_doubled, target
 from rekappa.runs.history import History, reached
 from rekappa.runs.live import live_session, new_live_run, run_live
+from rekappa.runs.live_run import LiveRun, require_kafka
 from rekappa.spark.offsetlog import last_committed, last_planned
 from rekappa.store.record import Kind, Run
 from rekappa.store.runs import RunStore

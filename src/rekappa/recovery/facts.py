@@ -25,12 +25,12 @@ from rekappa.plan.shape import Operation, Shape
 from rekappa.planning.catch_up import archive_of, archived_partitions, kept_by_kafka, look
 from rekappa.planning.make import BackfillRequest, make_plan
 from rekappa.record import record_ddl
-from rekappa.recovery.advice import Memory, OutageFacts, PointFact, QueryFacts, SinkPlace, Trouble
 from rekappa.recovery.consumers import consumers, known_apps
 from rekappa.recovery.listing import query_restarts
+from rekappa.recovery.outage import Memory, OutageFacts, PointFact, QueryFacts, SinkPlace, Trouble
 from rekappa.replay.batches import positions
-from rekappa.runs.catch_up import LiveRun
 from rekappa.runs.current import current_run
+from rekappa.runs.live_run import LiveRun
 from rekappa.sources.open import named_source, past_candidate
 from rekappa.spark.analysis import analyse
 from rekappa.spark.offsetlog import read_batch

@@ -138,7 +138,7 @@ class _SliceRun:
         self.cause, self._started = None, SimpleQueue()
         rows = self._query()
         chosen = state_settings(rows, self.state_store, self.spark.sparkContext.defaultParallelism)
-        with settings(self.spark, log_settings(chosen) | chosen | self.settings):
+        with settings(self.spark, log_settings(chosen, self.checkpoint.uri) | chosen | self.settings):
             query = (
                 rows.writeStream.foreachBatch(self._batch)
                 .outputMode(self.output_mode)
@@ -151,7 +151,8 @@ class _SliceRun:
             while True:
                 ended = query.awaitTermination(LOOK)  # type: ignore[arg-type]  # fractions of a second are taken
                 self._note(query)
-                if self.done:
+                # Its report comes after its commit: until then there is no need to ask the storage, which may be far.
+                if (ended or self.journal.newest >= self.last) and self.done:
                     break
                 if ended:
                     raise WorkFailed(f"Cannot go on with job {self.job!r}: its query ended by itself")

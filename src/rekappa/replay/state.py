@@ -50,9 +50,10 @@ def state_settings(rows: DataFrame, provider: str | None, cores: int) -> dict[st
     }
 
 
-def log_settings(chosen: Mapping[str, str]) -> dict[str, str]:
-    """`LOG_FILES` where the state store chosen allows it: RocksDB's can't work with that file system."""
-    return {} if chosen[PROVIDER] == ROCKSDB else LOG_FILES
+def log_settings(chosen: Mapping[str, str], checkpoint: str) -> dict[str, str]:
+    """`LOG_FILES` for a checkpoint on a disk, where the state store chosen allows it: RocksDB's can't work with that
+    file system, nor can what other stores keep on this disk meanwhile."""
+    return {} if chosen[PROVIDER] == ROCKSDB or not checkpoint.startswith("file:") else LOG_FILES
 
 
 def forget(spark: SparkSession, settings: Mapping[str, str]) -> None:

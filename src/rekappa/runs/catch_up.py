@@ -9,28 +9,24 @@ rewind, or a stop, past its retention. If Kafka has dropped the hand-over too wh
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Protocol
 
-from rekappa.app import App, Job
-from rekappa.checkpoints.restarts import FORK
+from rekappa.app import Job
 from rekappa.config.bind import Query
-from rekappa.config.load import Loaded
-from rekappa.config.model import KafkaCandidate
-from rekappa.errors import RunError, SourceError, WorkFailed
-from rekappa.home import Home
+from rekappa.errors import SourceError, WorkFailed
 from rekappa.plan.catch_up import EndOffsets
 from rekappa.plan.coverage import Want, dropped
 from rekappa.plan.offsets import Position
 from rekappa.planning.catch_up import ArchiveLook, kept_by_kafka, look
-from rekappa.replay.batches import Feed, feeds, positions
+from rekappa.replay.batches import feeds, positions
 from rekappa.replay.catch_up import ArchivedFeeds, offset_line
 from rekappa.runs.history import History, reached
+from rekappa.runs.live_run import LiveRun, require_kafka
 from rekappa.sources.open import open_stream
-from rekappa.spark.offsetlog import last_committed, last_planned, read_batch, starting_offsets
-from rekappa.storage.location import Location
+from rekappa.spark.offsetlog import last_planned, read_batch
 from rekappa.store.claim import Claim
 from rekappa.store.record import Batch
 from rekappa.store.runs import RunStore
@@ -59,80 +55,6 @@ class Feeding(Protocol):
 
     def settings(self, query: Query) -> Mapping[str, str]:
         """Spark's settings for it, besides those of the run."""
-
-
-@dataclass(frozen=True, slots=True)
-class LiveRun:
-    """A live run, on this machine: its app, its folder, its queries."""
-
-    loaded: Loaded
-    app: App
-    home: Home
-    run: str
-    bound: Sequence[Query]
-
-    @property
-    def folder(self) -> Location:
-        return self.home.checkpoint(self.loaded.config.app, self.run)
-
-    @property
-    def sources(self) -> list[str]:
-        """The sources that read Kafka live."""
-        config, read = self.loaded.config, {name for query in self.bound for name in self.app.jobs[query.job].sources}
-        return [
-            name
-            for name, source in config.sources.items()
-            if name in read and isinstance(source.candidates[source.selected], KafkaCandidate)
-        ]
-
-    def checkpoint(self, query: Query) -> Location:
-        return self.folder / query.name
-
-    def feeds(self, query: Query) -> tuple[Feed, ...]:
-        return feeds(self.loaded.config, self.app.jobs[query.job])
-
-    def history(self) -> History | None:
-        """What it was bootstrapped with: it, or the run that it is a fork of."""
-        store, here, seen = RunStore.open(self.home), self.run, set[str]()
-        while here and here not in seen:
-            found = History.load(self.home.checkpoint(self.loaded.config.app, here))
-            if found is not None:
-                return found
-            seen.add(here)
-            forks = store.run(here).spec.get(FORK, {})
-            here = next((fork["run"] for fork in forks.values()), "")
-        return None
-
-    def wants(self, query: Query) -> dict[Position, Want]:
-        """What the query has to read next, by its log; nothing for one that has none yet."""
-        checkpoint, order = self.checkpoint(query), self.feeds(query)
-        committed, planned = last_committed(checkpoint), last_planned(checkpoint)
-        if committed is not None:
-            starts = reached(checkpoint, committed, order)
-        elif planned is not None:
-            history = self.history()
-            starts = dict(history.starts) if history else _first_starts(checkpoint, order)
-        else:
-            return {}
-        begun = reached(checkpoint, planned, order) if planned is not None and planned != committed else {}
-        return {at: Want(at, start, begun.get(at, 0)) for at, start in starts.items() if at[:3] in order}
-
-    def unread(self) -> dict[Position, Want]:
-        """What some query has to read next: from the one that is furthest behind on."""
-        found: dict[Position, Want] = {}
-        for query in self.bound:
-            for at, want in self.wants(query).items():
-                other = found.get(at, want)
-                found[at] = Want(at, min(want.start, other.start), max(want.begun, other.begun))
-        return found
-
-
-def _first_starts(checkpoint: Location, order: Sequence[Feed]) -> dict[Position, int]:
-    return {
-        Position(one.source, one.region, one.topic, partition): start
-        for one in positions(starting_offsets(checkpoint), order)
-        for partition, start in one.ends.items()
-    }
 
 
 @dataclass(frozen=True)
@@ -290,14 +212,3 @@ def _record_beginning(live: LiveRun, history: History, store: RunStore, claim: C
             order = live.feeds(query)
             starts = positions([offset_line(feed, history.starts) for feed in order], order)
             store.record_batches([Batch(claim.run, query.name, -1, starts, None, datetime.now(UTC))], claim)
-
-
-def require_kafka(live: LiveRun) -> None:
-    """Refuse an app with a source that does not read Kafka: its position is not one that the archive knows."""
-    for query in live.bound:
-        for name in live.app.jobs[query.job].sources:
-            if name not in live.sources:
-                raise RunError(
-                    f"Cannot catch up {live.loaded.config.app!r}: source {name!r} does not read Kafka",
-                    hint=f"Select its kafka candidate: --set sources.{name}.selected=…",
-                )

@@ -7,8 +7,10 @@ from dataclasses import replace
 from rekappa.config.load import Loaded, load
 from rekappa.config.origin import is_secret
 from rekappa.config.targets import target_of
+from rekappa.errors import RunError
 from rekappa.home import Home
 from rekappa.replay.batches import Feed, record_batches
+from rekappa.spark.offsetlog import last_committed
 from rekappa.storage.location import Location
 from rekappa.store.claim import Claim
 from rekappa.store.code import Code
@@ -28,6 +30,13 @@ def record_live_start(
 ) -> None:
     """Say from which batch on a live query runs this code: the one after the last that its checkpoint committed."""
     assert claim.run is not None
+    before = store.last_batch(claim.run, query)
+    if before is not None and last_committed(checkpoint) is None:
+        raise RunError(
+            f"Cannot continue live run {claim.run}: {checkpoint} does not have its checkpoint, of which the run store "
+            f"knows batch {before}",
+            hint="Set REKAPPA_STORAGE as where it ran before, or begin a new run with --fresh.",
+        )
     record_batches(store, claim, query, checkpoint, order)
     last = store.last_batch(claim.run, query)
     target = target_of(loaded.config.sinks[query])

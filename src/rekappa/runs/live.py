@@ -19,10 +19,11 @@ from rekappa.errors import AppError, LeaseLost, RunError, WorkFailed
 from rekappa.home import Home
 from rekappa.lookups.open import with_lookups
 from rekappa.replay.batches import Feed, record_batches
-from rekappa.runs.catch_up import Feeding, LiveRun, feedings, require_readable
+from rekappa.runs.catch_up import Feeding, feedings, require_readable
 from rekappa.runs.code import code_of, record_live_start
 from rekappa.runs.current import same_places
 from rekappa.runs.doubling import require_nothing_doubled, target
+from rekappa.runs.live_run import LiveRun
 from rekappa.runs.migration import Tell, prepare_sinks
 from rekappa.runs.queries import AVAILABLE_NOW, ProgressReader, QueryProgress, StopBetweenBatches, start_query
 from rekappa.runs.signals import stopping_on_signals
@@ -233,6 +234,7 @@ def _watch(
 ) -> None:
     """Report and record until every query has ended; one that fails ends the others. `keep` is called now and then."""
     looked = time.monotonic()
+    recorded: dict[str, int] = {}
     while any(one.reader.query.isActive for one in started):
         time.sleep(LOOK)
         if time.monotonic() - looked > SAVEPOINT_LOOK:
@@ -242,8 +244,8 @@ def _watch(
             stop.set()
         if stop.is_set():
             _stop_idle(started)
-        _report(store, claim, folder, started, on_progress)
-    _report(store, claim, folder, started, on_progress)
+        _report(store, claim, folder, started, on_progress, recorded)
+    _report(store, claim, folder, started, on_progress, {})
     if failure := next((found for one in started if (found := _failure(one))), None):
         raise failure
 
@@ -280,11 +282,21 @@ def _failure(one: _Started) -> Exception | None:
     return WorkFailed(f"Query {one.query.name!r} of job {one.query.job!r} failed: {found.cause}", hint=hint)
 
 
-def _report(store: RunStore, claim: Claim, folder: Location, started: list[_Started], on_progress: OnProgress) -> None:
+def _report(
+    store: RunStore,
+    claim: Claim,
+    folder: Location,
+    started: list[_Started],
+    on_progress: OnProgress,
+    recorded: dict[str, int],
+) -> None:
+    """Tell and keep how far each query is; `recorded` is up to which batch its log was read: it may be far away."""
     progress = [one.reader.read() for one in started]
     claim.update(progress={"queries": [_plain(report) for report in progress]})
-    for one in started:
-        record_batches(store, claim, one.query.name, folder / one.query.name, one.feeds)
+    for one, report in zip(started, progress, strict=True):
+        if recorded.get(one.query.name) != report.batch:
+            record_batches(store, claim, one.query.name, folder / one.query.name, one.feeds)
+            recorded[one.query.name] = report.batch
     on_progress(progress)
 
 

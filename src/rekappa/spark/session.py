@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import os
-import sys
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from rekappa.config.fields import Option
 from rekappa.config.model import AppConfig, Catalog
 from rekappa.home import Home, local_uri
-from rekappa.jvm.jars import jars
 from rekappa.jvm.java import use_java
+from rekappa.masking import NAMES
 from rekappa.spark.failures import told
 from rekappa.spark.launch import launching, local_defaults, spark_log
 from rekappa.spark.private import log_lost_connection
 from rekappa.spark.releases import check_versions
+from rekappa.spark.shipping import is_local, jar_list, python_settings, ship_package
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -75,31 +75,46 @@ def hive_settings(config: AppConfig, home: Home) -> dict[str, str]:
     }
 
 
+def redaction(settings: Mapping[str, str]) -> dict[str, str]:
+    """Which settings Spark masks in its pages and event logs: what it masks by default, what the profile says, and
+    every name that we take for a secret's."""
+    return {
+        key: "|".join(f"(?:{one})" for one in (settings.get(key, default), NAMES))
+        for key, default in (
+            ("spark.redaction.regex", "(?i)secret|password|token|access[.]?key"),
+            ("spark.sql.redaction.options.regex", "(?i)url"),
+        )
+    }
+
+
 def open_session(config: AppConfig, profile: str, home: Home, **overrides: str) -> SparkSession:
     """Start (or reuse) Spark under one profile of the app."""
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     use_java()
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
     chosen = getattr(config.profiles, profile)
     settings = dict(DEFAULTS)
-    if chosen.master.startswith("local"):
+    if is_local(chosen.master):
         settings |= local_defaults()
+    settings |= {f"spark.hadoop.{key}": value for key, value in home.storage.storage.hadoop().items()}
     for name, catalog in config.catalogs.items():
         settings |= catalog_settings(name, catalog, home)
     settings |= hive_settings(config, home)
     settings |= {key: plain(value) for key, value in chosen.spark.items()}
     settings |= overrides
+    settings |= redaction(settings)
+    settings |= python_settings(chosen, settings.get("spark.archives", ""))
     builder = SparkSession.builder.appName(f"rekappa {config.app} {profile}").master(chosen.master)
     if SparkContext._active_spark_context is not None:
         for key, value in settings.items():
             builder = builder.config(key, value)
         return builder.getOrCreate()
-    settings["spark.jars"] = ",".join(str(jar) for jar in jars("spark"))
+    settings["spark.jars"] = jar_list(config, home)
     with told("start Spark", f"Its log is {spark_log(home)}."), launching(settings, home):
         session = builder.getOrCreate()
     check_versions(session)
     log_lost_connection(session, spark_log(home))
+    if not is_local(chosen.master):
+        ship_package(session, home)
     return session

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from urllib.parse import parse_qsl, urlsplit
 
@@ -41,7 +42,7 @@ def storage_root(folder: Path, environ: Mapping[str, str] | None = None) -> Loca
 def parse_location(text: str, told_by: str = VARIABLE) -> Location:
     """Read an address; refuses one that names no place, or a parameter that its store does not have."""
     at = urlsplit(text)
-    if "@" in at.netloc:
+    if ":" in at.netloc.rpartition("@")[0]:
         # Not repeated: a password may stand before it.
         raise ConfigError(
             f"Cannot use the storage of {told_by}: keys do not belong into an address",
@@ -76,7 +77,22 @@ def _s3(bucket: str, path: str, options: dict[str, str], told_by: str) -> Locati
     style = options.get("path-style", "true" if endpoint else "false")
     if style not in ("true", "false"):
         raise ConfigError(f"Cannot use the storage of {told_by}: path-style is {style!r}", hint="It is true or false.")
-    return Location(S3Files(endpoint, options.get("region"), style == "true"), f"{bucket}/{path}".rstrip("/"))
+    return Location(S3Files(bucket, endpoint, options.get("region"), style == "true"), f"{bucket}/{path}".rstrip("/"))
 
 
-_KINDS: dict[str, Callable[[str, str, dict[str, str], str], Location]] = {"s3a": _s3, "s3": _s3}
+def _hadoop(authority: str, path: str, options: dict[str, str], told_by: str, scheme: str) -> Location:
+    from rekappa.storage.hadoop import HadoopFiles
+
+    if options:
+        raise ConfigError(
+            f"Cannot use the storage of {told_by}: {scheme} takes no parameters",
+            hint="Say it to Spark: profiles.NAME.spark.hadoop.KEY.",
+        )
+    return Location(HadoopFiles(f"{scheme}://{authority}"), f"/{path}".rstrip("/"))
+
+
+_KINDS: dict[str, Callable[[str, str, dict[str, str], str], Location]] = {
+    "s3a": _s3,
+    "s3": _s3,
+    **{name: partial(_hadoop, scheme=name) for name in ("hdfs", "viewfs", "webhdfs", "abfs", "abfss", "gs")},
+}

@@ -97,6 +97,7 @@ class S3Files(Storage):
     """S3, or a store that speaks its protocol. Keys come from the environment or the machine's role."""
 
     jars = "s3a"
+    bucket: str
     endpoint: str | None = None
     region: str | None = None
     path_style: bool = False
@@ -113,13 +114,14 @@ class S3Files(Storage):
             out.write(content)
 
     def hadoop(self) -> Mapping[str, str]:
-        told = {"fs.s3a.path.style.access": "true" if self.path_style else "false"}
+        told = {"path.style.access": "true" if self.path_style else "false"}
         if self.endpoint:
-            told["fs.s3a.endpoint"] = self.endpoint
-            told["fs.s3a.connection.ssl.enabled"] = "false" if self.endpoint.startswith("http:") else "true"
+            told["endpoint"] = self.endpoint
+            told["connection.ssl.enabled"] = "false" if self.endpoint.startswith("http:") else "true"
         if self.region:
-            told["fs.s3a.endpoint.region"] = self.region
-        return told
+            told["endpoint.region"] = self.region
+        # Of this bucket alone: those of tables may be elsewhere.
+        return {f"fs.s3a.bucket.{self.bucket}.{key}": value for key, value in told.items()}
 
 
 @lru_cache(maxsize=1)
