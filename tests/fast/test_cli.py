@@ -211,3 +211,18 @@ def test_names_that_are_not_there_are_told_before_spark_starts(
         told = call(command, example, "--start", "2026-11-01", "--end", "2026-11-02", *words)
         assert told.exit_code == 2, told.stderr
         assert said in told.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("cost", "shop", "--days", "nan"), "'nan' is no number"),
+        (("cost", "shop", "--days", "inf"), "is not in the range"),
+        (("validate", "last", "--tolerance", "nan"), "'nan' is no number"),
+        (("validate", "last", "--tolerance", "5"), "is not in the range"),
+    ],
+)
+def test_numbers_that_mean_nothing_are_refused(words: tuple[str, ...], said: str) -> None:
+    told = call(*words)
+    assert told.exit_code == 2
+    assert said in told.stderr

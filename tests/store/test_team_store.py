@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 import signal
 import subprocess
 import sys
@@ -127,6 +128,22 @@ def test_what_the_server_does_not_know_is_refused(postgres_store: str, monkeypat
     answer = CliRunner().invoke(main, ["runs"])
     assert answer.exit_code == 2
     assert 'invalid connection option "nosuch"' in " ".join(answer.output.split())
+
+
+def test_a_user_without_the_right_is_told_so(postgres_store: str) -> None:
+    address = Address.parse(postgres_store)
+    name = f"reader_{secrets.token_hex(4)}"
+    engine = dialect_of(address).engine
+    with engine.begin() as db:
+        db.execute(text(f"CREATE ROLE {name} LOGIN PASSWORD 'reads'"))
+    told = address.url.set(username=name, password="reads").render_as_string(hide_password=False)
+    try:
+        with pytest.raises(ConfigError, match="permission denied for database"):
+            RunStore(Address.parse(f"{told}?schema=other_{name}"))
+    finally:
+        dialect_of(Address.parse(f"{told}?schema=other_{name}")).engine.dispose()
+        with engine.begin() as db:
+            db.execute(text(f"DROP ROLE {name}"))
 
 
 @given(password=st.text(min_size=6, alphabet=st.characters(codec="utf-8", exclude_characters="\0*")))

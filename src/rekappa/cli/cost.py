@@ -6,14 +6,14 @@ from dataclasses import asdict
 
 import click
 
-from rekappa.cli.options import app_argument, json_option, set_option
+from rekappa.cli.options import NumberRange, app_argument, json_option, set_option
 from rekappa.cli.output import output
 from rekappa.home import Home
 
 
 @click.command()
 @app_argument
-@click.option("--days", type=click.FloatRange(0, 36_500, min_open=True), default=30.0, help="Retention to price.")
+@click.option("--days", type=NumberRange(0, 36_500, min_open=True), default=30.0, help="Retention to price.")
 @set_option
 @json_option
 def cost(app: str, days: float, overrides: tuple[str, ...], as_json: bool) -> None:

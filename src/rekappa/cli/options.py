@@ -20,6 +20,14 @@ if TYPE_CHECKING:
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
+class NumberRange(click.FloatRange):
+    """Click's own lets NaN through: it is neither below nor above anything."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        found = super().convert(value, param, ctx)
+        return self.fail(f"{value!r} is no number", param, ctx) if found != found else found
+
+
 def home_of_tables(config: AppConfig) -> Home:
     """The project's folder, for a command that reads tables: where these are local it must be there already."""
     home = Home.locate()

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from rekappa.cli.options import json_option, run_argument, set_option
+from rekappa.cli.options import NumberRange, json_option, run_argument, set_option
 from rekappa.cli.output import output
 from rekappa.home import Home
 
@@ -14,7 +14,9 @@ from rekappa.home import Home
 @click.command()
 @run_argument
 @click.option("--ignore", multiple=True, metavar="COLUMN", help="Leave a column out; may be given several times.")
-@click.option("--tolerance", type=float, default=0.0, help="Numbers may differ by this share of the larger one.")
+@click.option(
+    "--tolerance", type=NumberRange(0, 1), default=0.0, help="Numbers may differ by this share of the larger one."
+)
 @click.option(
     "--expect",
     multiple=True,

@@ -139,7 +139,7 @@ def _sinks(config: AppConfig) -> Iterator[Finding]:
                     "A candidate is another place: give it a table of its own.",
                 )
     for path, sink in _candidates(config):
-        if "key" in sink.model_fields_set and not sink.key:
+        if "key" in sink.model_fields_set and not all((sink.key, *sink.key)):
             yield (*path, "key"), "is empty", "Name its columns, for example  key: [id], or leave it out."
         if len({column.lower() for column in sink.key}) < len(sink.key):
             yield (*path, "key"), f"names a column twice: {', '.join(sink.key)}", None

@@ -17,6 +17,9 @@ from rekappa.store.migrations import VERSION, bring_up_to_date
 
 _AGAIN = 0.25
 _CONNECTS = "Is it up? Check host, port, database, user, password and parameters of its address."
+_NO_RIGHT = "InsufficientPrivilege"
+"""What psycopg calls it: its errors are classes of a package that need not be installed."""
+_RIGHTS = "Its user must own the schema, or be allowed to make one and to read and write its tables: docs/store.md."
 _WAITS = (
     f"Is it there, and has it room? A change waits for others for {BUSY:.0f} seconds at most; "
     "a process that is suspended (Ctrl-Z) in the midst of one holds up all of them."
@@ -89,8 +92,11 @@ class Database:
     def _reported(self) -> Iterator[None]:
         try:
             yield
-        except (DataError, IntegrityError, ProgrammingError):
-            raise
+        except (DataError, IntegrityError, ProgrammingError) as error:
+            if type(error.orig).__name__ != _NO_RIGHT:
+                raise
+            cause = str(error.orig).splitlines()[0]
+            raise ConfigError(f"Cannot use run store {self.address}: {cause}", hint=_RIGHTS) from None
         except DBAPIError as error:
             raise self._unusable(error, _WAITS) from error
 
