@@ -194,10 +194,14 @@ def test_a_live_run_says_what_its_job_raised_and_where(
 
 
 def failing(folder: Path, home: Home, broker: str, topic: str, **options: object) -> Project:
-    """A project whose job is sound, with these options of its Kafka client."""
+    """A project of the folder's name whose job is sound, with these options of its Kafka client."""
     code = CODE.replace('    raise ValueError("no doubles today")', "    return 2 * number")
+    code = code.replace('App("failing")', f'App("{folder.name}")')
     cluster = {"bootstrap": broker, "options": options}
-    config = CONFIG.replace("TOPIC", topic) + f"clusters: {{main: {json.dumps(cluster)}}}\n"
+    config = (
+        CONFIG.replace("TOPIC", topic).replace("app: failing", f"app: {folder.name}")
+        + f"clusters: {{main: {json.dumps(cluster)}}}\n"
+    )
     config += "profiles: {live: {trigger: 1 second}}\n"
     return Project.make(folder, home, broker, code, config)
 
@@ -238,16 +242,16 @@ def test_a_key_that_the_job_does_not_make(spark: SparkSession, home: Home, broke
     assert not spark.catalog.tableExists(table)
 
 
-def test_a_broker_that_goes_in_mid_run(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_broker_that_goes_in_mid_run(spark: SparkSession, home: Home, tmp_path: Path) -> None:
     from rekappa.stack.broker import down, up
 
-    # A folder of its own: in the shared one a run of this app has begun, on another broker.
-    other = home = Home(tmp_path / "other")
+    # Only the broker is another: one Spark has one catalog of a name.
+    other = Home(tmp_path / "other")
     topic, broker = "events", up(other).bootstrap
     try:
         send_one(broker, topic)
         quick = {"default.api.timeout.ms": 4000, "request.timeout.ms": 2000, "metadata.max.age.ms": 1000}
-        project = failing(tmp_path / "failing", home, broker, topic, **quick)
+        project = failing(tmp_path / "left_alone", home, broker, topic, **quick)
         seen: list[bool] = []
 
         def gone(reports: list[QueryProgress]) -> None:
