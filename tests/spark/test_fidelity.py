@@ -110,9 +110,6 @@ def test_how_long_custom_state_lives_is_measured(production: Production) -> None
     part = production.plan("sessions", Mode.BULK, ON_TIME)[1].jobs[0]
     assert part.by_slice
     assert "the same when" in part.warm_up_reason
-    assert part.vouched
-    told = production.plan("sessions", Mode.BULK, ON_TIME, warm_up=30 * MINUTE)[1].jobs[0]
-    assert "as told" in told.warm_up_reason
 
 
 def test_without_order_sessions_are_wrong(production: Production) -> None:
