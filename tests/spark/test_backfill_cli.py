@@ -48,7 +48,7 @@ def command(home: Home, *words: str, **environ: str) -> subprocess.Popen[str]:
 
 def answer(home: Home, *words: str, **environ: str) -> Any:
     process = command(home, *words, "--json", **environ)
-    out, err = process.communicate(timeout=240)
+    out, err = process.communicate(timeout=600)
     assert process.returncode == 0, err
     return json.loads(out)
 
@@ -73,14 +73,14 @@ def test_two_at_once_one_of_them_killed_and_resumed_twice_at_once(
     assert run.pid is not None
     killed = processes.pop(run.pid)
     killed.send_signal(signal.SIGKILL)
-    _, err = killed.communicate(timeout=60)
+    _, err = killed.communicate(timeout=600)
     assert store.run(run.id).state is State.DIED, err
     both = [command(home, "resume", run.id, "--json") for _ in range(2)]
-    told = [process.communicate(timeout=240) for process in both]
+    told = [process.communicate(timeout=600) for process in both]
     assert sorted(process.returncode for process in both) == [0, 2], told
     assert store.run(run.id).state is State.FINISHED
     (other,) = processes.values()
-    out, err = other.communicate(timeout=240)
+    out, err = other.communicate(timeout=600)
     assert other.returncode == 0, err
     for name in (run.id, json.loads(out)["id"]):
         rows = spark.table(staging_table(loaded.config, name, "firsts")).collect()
@@ -123,7 +123,7 @@ def test_paused_and_let_go_on_from_another_machine(
     wait_until(lambda: heard_of(10), "its process was heard of five times more")
     assert made() == waiting, "nothing is made while it is paused"
     assert answer(elsewhere, "resume", run.id, REKAPPA_STORE=postgres_store)["run"] == run.id
-    out, err = process.communicate(timeout=240)
+    out, err = process.communicate(timeout=600)
     assert process.returncode == 0, err
     assert json.loads(out)["state"] == "finished"
     assert not elsewhere.root.exists()
@@ -139,10 +139,10 @@ def test_plan_and_refusals(home: Home, loaded: Loaded) -> None:
     refused = command(
         home, "backfill", str(loaded.folder), "--start", "2026-11-01T04:00Z", "--end", "2026-11-01T02:00Z"
     )
-    _, err = refused.communicate(timeout=60)
+    _, err = refused.communicate(timeout=600)
     assert refused.returncode == 2
     assert "the end must be after the start" in err
     unknown = command(home, "pause", "nothing")
-    _, err = unknown.communicate(timeout=60)
+    _, err = unknown.communicate(timeout=600)
     assert unknown.returncode == 2
     assert "Traceback" not in err

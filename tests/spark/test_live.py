@@ -133,7 +133,7 @@ def test_sigterm_stops_after_the_current_batch(project: Project) -> None:
     project.rekappa("run", folder, expect=2)
     assert f"`rekappa stop {own()}` stops it" in project.errors.read_text()
     process.send_signal(signal.SIGTERM)
-    out, _ = process.communicate(timeout=180)
+    out, _ = process.communicate(timeout=600)
     assert process.returncode == 0, out
     run = store.run(own())
     assert run.state is State.STOPPED

@@ -12,6 +12,6 @@ from rekappa.cli.new import create
 def test_a_new_app_passes_its_own_test(tmp_path: Path) -> None:
     folder = create("shop", tmp_path)
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(folder)]
-    told = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=240)
+    told = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=600)
     assert told.returncode == 0, told.stdout + told.stderr
     assert "2 passed" in told.stdout

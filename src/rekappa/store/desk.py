@@ -32,7 +32,10 @@ class Desk:
     @classmethod
     def open(cls, home: Home) -> Desk:
         """The project's, made if there is none yet."""
-        return cls(Database(Address.of(home.made())))
+        address = Address.of(home)
+        if address == Address.of_file(home.store):
+            home.made()
+        return cls(Database(address))
 
     @classmethod
     def found(cls, home: Home) -> Desk | None:
