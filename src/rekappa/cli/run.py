@@ -83,7 +83,7 @@ def run(
 
 
 @contextmanager
-def live_progress(out: Output, title: str) -> Iterator[dict[str, Any]]:
+def live_progress(out: Output, title: str, *, deed: str = "run") -> Iterator[dict[str, Any]]:
     """How a live run is shown while it runs: what to give to `run_live` as on_start, on_progress and tell."""
     from rekappa.operations.deeds import name_run, record_deed
     from rekappa.runs.queries import QueryProgress
@@ -98,7 +98,7 @@ def live_progress(out: Output, title: str) -> Iterator[dict[str, Any]]:
 
         def started(made: Run) -> None:
             name_run(Home.locate(), made.id)
-            record_deed(Home.locate(), "run", made.app, made.id)
+            record_deed(Home.locate(), deed, made.app, made.id)
             click.echo(f"run {made.id}: Ctrl-C stops it after the current batch", err=True)
 
         yield {"on_start": started, "on_progress": show, "tell": lambda text: click.echo(text, err=True)}

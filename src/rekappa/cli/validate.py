@@ -56,6 +56,7 @@ def validate(
       rekappa validate backfill_20261101_130000_ab12
       rekappa validate RUN --expect changed=playback_id,missing=0,extra=0 --html report.html
     """
+    from rekappa.operations.deeds import record_deed, record_outcome
     from rekappa.runs.backfill import backfill_session
     from rekappa.staging.staged import backfill_run, load_run, open_staged
     from rekappa.validate.final import final_window
@@ -72,11 +73,13 @@ def validate(
     loaded = load_run(home, found, overrides)
     told = expectations(expect, tuple(loaded.config.sinks))
     request = Request(ignore, tolerance, told, Late(late) if late else None, not no_control, live_run)
+    record_deed(home, "validate", found.app, found.id, expect=list(expect))
     spark = backfill_session(loaded, home)
     staged = open_staged(spark, home, found, loaded)
     if final_only:
         staged = staged.narrowed(final_window(staged))
     verdict = compare(spark, staged, request, tell=lambda text: click.echo(f"{text} …", err=True))
+    record_outcome(home, "verdict", found.app, found.id, outcome=str(verdict.outcome))
     if html is not None:
         html.write_text(page(verdict), encoding="utf-8")
     out.document(verdict.as_json())

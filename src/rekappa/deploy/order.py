@@ -25,13 +25,14 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 @dataclass(frozen=True, slots=True)
 class Order:
     """One app and the processes it needs. `folder` is where the app will be; `variables` are what its environment
-    must bring, by name: no value of any of them is kept here."""
+    must bring, by name: no value of any of them is kept here. `console`: with the app's console beside them."""
 
     loaded: Loaded
     name: str
     folder: str | None
     drivers: tuple[Driver, ...]
     variables: tuple[Variable, ...]
+    console: bool = False
 
     @property
     def app(self) -> str:
@@ -59,6 +60,7 @@ def make_order(
     name: str | None = None,
     folder: str | None = None,
     secrets: Sequence[str] = (),
+    console: bool = False,
     environ: Mapping[str, str] | None = None,
 ) -> Order:
     """Read the app's configuration. A variable that is not set here is no obstacle: it is only named."""
@@ -71,7 +73,7 @@ def make_order(
     asked = [Variable(_name(one), False) for one in secrets]
     needed = {one.name: one for one in [*named, *above, *asked] if one.name not in GIVEN}
     chosen = label(loaded.config.app) if name is None else require_label(name, "--name", LONGEST)
-    return Order(loaded, chosen, folder, drivers(loaded), tuple(needed.values()))
+    return Order(loaded, chosen, folder, drivers(loaded), tuple(needed.values()), console)
 
 
 def _name(text: str) -> str:
