@@ -3,16 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from importlib.util import find_spec
 
 from rekappa.errors import RunError
 from rekappa.operations.changes import AskedChange, sets
 from rekappa.operations.core import Core
-
-
-def can_rewind() -> bool:
-    """Whether this rekappa has the command."""
-    return find_spec("rekappa.cli.rewind") is not None
 
 
 def savepoint_change(core: Core, app: str, name: str = "") -> AskedChange:
@@ -62,8 +56,6 @@ class RestartFrom:
 def rewind_change(core: Core, app: str, point: RestartFrom, *, dry: bool = False) -> AskedChange:
     """`rekappa rewind APP`; dry, only what it would do."""
     loaded = core.loaded(app)
-    if not can_rewind():
-        raise RunError(f"Cannot rewind {app!r}: this rekappa has no such command")
     told = (*point.words(), *sets(loaded.overrides))
     if dry:
         words = ("rewind", str(loaded.folder), *told, "--dry-run", "--json")
@@ -74,3 +66,14 @@ def rewind_change(core: Core, app: str, point: RestartFrom, *, dry: bool = False
     )
     words = ("rewind", str(loaded.folder), *told, "--yes", "--json")
     return AskedChange("rewind", f"Rewind {app}", words, tells, app, grave=True)
+
+
+def undo_rewind_change(core: Core, app: str) -> AskedChange:
+    """`rekappa rewind APP --undo`."""
+    loaded = core.loaded(app)
+    tells = (
+        "The run that was abandoned goes on again, and what its batches wrote is put back.",
+        "It must be stopped. What the rewound run wrote since is taken out.",
+    )
+    words = ("rewind", str(loaded.folder), "--undo", *sets(loaded.overrides), "--yes", "--json")
+    return AskedChange("undo rewind", f"Undo the rewind of {app}", words, tells, app, grave=True)

@@ -29,8 +29,9 @@ def over_time(counts: Counts, stretches: Stretches, colors: Mapping[str, str], t
     )
     whole = (_LEFT + _WIDTH + _RIGHT, _TOP + _HEIGHT + _BELOW)
     return (
-        f'<svg class="chart" viewBox="0 0 {whole[0]} {whole[1]}" role="img" aria-label="{escape(title, quote=True)}">'
-        f"{_grid(top)}{bars}{_axis(stretches, step)}</svg>{_legend(shown, colors)}"
+        f'<div class="scroll"><svg class="chart" viewBox="0 0 {whole[0]} {whole[1]}" role="img" '
+        f'aria-label="{escape(title, quote=True)}">'
+        f"{_grid(top)}{bars}{_axis(stretches, step)}</svg></div>{_legend(shown, colors)}"
     )
 
 

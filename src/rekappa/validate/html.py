@@ -46,7 +46,7 @@ th { text-align: left; color: var(--soft); font-weight: 600; } th, td { padding:
   border-bottom: 1px solid var(--line); } td { overflow-wrap: anywhere; }
 svg text { fill: var(--ink); font: 12px system-ui; } svg .mark { fill: var(--soft); font-size: 11px; }
 svg .share { font-weight: 600; font-size: 15px; }
-svg .rule { stroke: var(--line); } .chart { display: block; width: 100%; height: auto; }
+svg .rule { stroke: var(--line); } .chart { display: block; width: 100%; height: auto; min-width: 560px; }
 .chart g:hover { opacity: .75; }
 .items { display: flex; flex-wrap: wrap; gap: 4px 18px; font-size: 13px; margin: 4px 0 0 56px; }
 .item { display: inline-flex; gap: 6px; align-items: center; }
