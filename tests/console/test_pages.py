@@ -18,7 +18,7 @@ from rekappa.expect import CodeChange
 from rekappa.store.address import Address
 from rekappa.store.database import Database
 from rekappa.store.dialects import dialect_of
-from rekappa.store.record import Kind, Run, State
+from rekappa.store.record import Kind, Run, Start, State
 from rekappa.store.rows import run_row
 from rekappa.store.tables import RUNS
 from rekappa.store.task import Task, TaskState
@@ -230,3 +230,28 @@ def test_pages_without_data_say_what_to_do_next(site: Site) -> None:
     assert olga.get("/apps/shop/backfill").status_code == 409
     (site.folder / "shop" / "rekappa.yaml").unlink()
     assert "rekappa new" in olga.get("/").text
+
+
+def test_a_setting_is_overridden_where_it_stands(site: Site) -> None:
+    olga, vera = site.logged_in("olga"), site.logged_in("vera")
+    page = olga.get("/apps/shop").text
+    assert "/apps/shop?key=profiles.backfill.spark.driver.memory#override" in page, "set or not"
+    chosen = olga.get("/apps/shop?key=archive.trigger").text
+    assert 'name="key" list="keys" value="archive.trigger"' in chosen
+    assert "#override" not in vera.get("/apps/shop").text
+
+
+def test_the_code_of_a_run_is_shown_as_it_was(site: Site) -> None:
+    from rekappa.store.kept import keep_code
+
+    run = a_backfill(site)
+    olga = site.logged_in("olga")
+    assert "No code is kept" in olga.get(f"/runs/{run.id}/code").text
+    code = keep_code(site.home, site.folder / "shop")
+    site.store.record_start(Start(run.id, "", 0, code))
+    (site.folder / "shop" / "app.py").write_text("# another day")
+    page = olga.get(f"/runs/{run.id}/code").text
+    assert "def totals(clicks)" in page
+    assert "hunter2" not in page
+    assert "another day" not in page
+    assert olga.get(f"/runs/{run.id}/code?hash=feed").status_code == 404

@@ -59,7 +59,8 @@ def run(
     from rekappa.spark.session import open_session
     from rekappa.store.record import Run
 
-    require_topics(loaded.config, home, {route.source_name: route.kafka for route in found})
+    asked = {route.source_name: route.kafka for route in found}
+    require_topics(loaded.config, home, asked, lambda text: click.echo(text, err=True))
     with stopping_on_signals() as stop, out.progress("archiving") as line:
         spark = open_session(loaded.config, "archive", home)
 

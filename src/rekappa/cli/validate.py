@@ -63,7 +63,7 @@ def validate(
     from rekappa.validate.html import page
     from rekappa.validate.report import show
     from rekappa.validate.result import Late, Outcome
-    from rekappa.validate.run import Request, expectations
+    from rekappa.validate.run import Request, expectations, require_known
     from rekappa.validate.run import validate as compare
 
     if html is not None and not html.parent.is_dir():
@@ -73,6 +73,7 @@ def validate(
     loaded = load_run(home, found, overrides)
     told = expectations(expect, tuple(loaded.config.sinks))
     request = Request(ignore, tolerance, told, Late(late) if late else None, not no_control, live_run)
+    require_known(home, found, loaded, request)
     record_deed(home, "validate", found.app, found.id, expect=list(expect))
     spark = backfill_session(loaded, home)
     staged = open_staged(spark, home, found, loaded)

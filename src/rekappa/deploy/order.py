@@ -11,6 +11,7 @@ from pathlib import Path
 from rekappa.config.document import Variable, variables
 from rekappa.config.load import Loaded, load, locate, shorter, text_of
 from rekappa.config.overrides import PREFIX
+from rekappa.config.places import UNSET
 from rekappa.deploy.drivers import Driver, drivers
 from rekappa.deploy.names import LONGEST, label, require_label
 from rekappa.errors import ConfigError
@@ -67,7 +68,7 @@ def make_order(
     here = os.environ if environ is None else environ
     file = locate(app)
     named = variables(text_of(file), shorter(file))
-    unset = {one.name: f"{one.name}-is-not-set" for one in named if not one.optional and one.name not in here}
+    unset = {one.name: f"{one.name}{UNSET}" for one in named if not one.optional and one.name not in here}
     loaded = load(file, overrides=overrides, environ={**here, **unset})
     above = [Variable(one, False) for one in sorted(here) if one.upper().startswith(PREFIX)]
     asked = [Variable(_name(one), False) for one in secrets]

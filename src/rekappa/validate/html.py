@@ -15,12 +15,12 @@ from rekappa.validate.result import Cause, Comparison, Outcome, Sample, SinkVerd
 
 _CAUSES = {
     str(Cause.CODE): "#4c6fd1",
-    str(Cause.LATE): "#e0a100",
+    str(Cause.LATE): "#b98300",
     str(Cause.LATE_IN_BACKFILL): "#c96a1b",
     str(Cause.NOT_FINAL): "#8a94a6",
     str(Cause.UNEXPLAINED): "#d0503f",
 }
-_COLORS = {"matched": "#2f9e6e", "different": "#e0a100", "missing": "#d0503f", "extra": "#4c6fd1"}
+_COLORS = {"matched": "#2f9e6e", "different": "#b98300", "missing": "#d0503f", "extra": "#4c6fd1"}
 _STYLE = """
 :root { color-scheme: light dark; --ink: #1d2330; --soft: #667085; --line: #e3e7ee; --card: #fff; --page: #f5f7fa; }
 @media (prefers-color-scheme: dark) {
