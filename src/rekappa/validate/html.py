@@ -154,8 +154,9 @@ def _charts(found: Comparison) -> list[str]:
     """When the rows that differ happened: by cause, and by column."""
     if found.over_time is None:
         return []
-    stretches, columns = found.over_time.stretches, foremost(found.over_time.columns)
-    causes = {name: found.over_time.causes[name] for name in _CAUSES if name in found.over_time.causes}
+    shown = found.over_time.stepped()
+    stretches, columns = shown.stretches, foremost(shown.columns)
+    causes = {name: shown.causes[name] for name in _CAUSES if name in shown.causes}
     drawn = {
         "When, by cause": over_time(causes, stretches, _CAUSES, "Differences over time, by cause"),
         "When, by column": over_time(columns, stretches, colored([*columns]), "Differences over time, by column"),

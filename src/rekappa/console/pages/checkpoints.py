@@ -14,7 +14,15 @@ from rekappa.console.graph import downstream, handovers
 from rekappa.console.guard import Form, form_of
 from rekappa.console.live import Fragment, live
 from rekappa.operations.changes import begin, sets
-from rekappa.operations.points import RestartFrom, drop_change, rewind_change, savepoint_change, undo_rewind_change
+from rekappa.operations.core import Core
+from rekappa.operations.points import (
+    RestartFrom,
+    can_cascade,
+    drop_change,
+    rewind_change,
+    savepoint_change,
+    undo_rewind_change,
+)
 from rekappa.store.record import Kind
 from rekappa.tasks.files import answer
 from rekappa.tasks.start import task, tasks
@@ -40,6 +48,7 @@ def checkpoints(request: Request, name: str) -> Response:
         seen=seen,
         points=_newest(seen.value or []) if seen else {},
         reached=downstream(name, handovers(core.apps())),
+        chained=_chained(core, name),
         rewound="rewind" in newest.spec if newest else False,
         part=_effect(request, dry.id).html if dry else "",
         dry=dry,
@@ -84,6 +93,12 @@ async def drop(request: Request, name: str) -> Response:
     return confirmed(request, form, change, f"/apps/{name}/checkpoints")
 
 
+def _chained(core: Core, name: str) -> list[str]:
+    """The apps that a rewind can take back too: those that its topics reach."""
+    topics = [one for one in handovers(core.apps()) if one.what.startswith("topic ")]
+    return downstream(name, topics) if can_cascade() else []
+
+
 def _point(form: Form) -> RestartFrom:
     return RestartFrom(form.get("to"), form.get("savepoint"), form.on("new"), form.on("nothing"))
 
@@ -94,7 +109,8 @@ async def rewind(request: Request, name: str) -> Response:
     form, core = await form_of(request), core_of(request)
     if form.on("undo"):
         return confirmed(request, form, undo_rewind_change(core, name), f"/apps/{name}/checkpoints")
+    with_it = _chained(core, name) if form.on("cascade") else []
     if form.on("look"):
-        begin(core, rewind_change(core, name, _point(form), dry=True))
+        begin(core, rewind_change(core, name, _point(form), with_it=with_it, dry=True))
         return RedirectResponse(f"/apps/{name}/checkpoints", 303)
-    return confirmed(request, form, rewind_change(core, name, _point(form)))
+    return confirmed(request, form, rewind_change(core, name, _point(form), with_it=with_it))
