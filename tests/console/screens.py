@@ -28,7 +28,7 @@ PAGES = {
 }
 
 
-SHOWN = ["backfill", "validation", "publish"]
+SHOWN = ["apps", "backfill", "validation", "publish", "checkpoints", "advice", "backfill-dark", "run-phone"]
 """What docs/console.md shows; others by their names."""
 
 
