@@ -242,6 +242,34 @@ def test_the_apps_are_drawn_as_they_are_chained(told: tuple[str, Home, Page]) ->
     assert page.get_by_role("link", name="board").count() == 1, "what it writes reaches the last one"
 
 
+def test_without_javascript_pages_work_but_do_not_move(told: tuple[str, Home, Page]) -> None:
+    address, home, page = told
+    browser = page.context.browser
+    assert browser is not None
+    context = browser.new_context(java_script_enabled=False)
+    plain = context.new_page()
+    plain.goto(f"{address}/login?token={TOKEN}")
+    for path in EVERY_PAGE:
+        answer = plain.goto(address + path)
+        assert answer is not None
+        assert answer.status == 200, path
+        assert len(plain.locator("main").inner_text()) > 80, path
+    plain.goto(f"{address}/apps/plays/backfill?start=2026-11-01T12:40Z&end=2026-11-01T14:00Z&plan={PLAN}")
+    assert "A join within a bounded time" in plain.locator("#plan").inner_text()
+    plain.get_by_role("button", name="Start the backfill").click()
+    assert "rekappa backfill" in plain.locator("pre").inner_text()
+    plain.get_by_role("link", name="No, go back").click()
+    plain.goto(f"{address}/apps/plays")
+    plain.get_by_role("radio", name="backfill iceberg lake.events.playbacks").check()
+    plain.get_by_role("button", name="Switch playbacks").click()
+    plain.get_by_role("button", name="Yes").click()
+    assert [one.key for one in Desk.open(home).overrides("plays")] == ["sources.playbacks.selected"]
+    plain.get_by_role("button", name="Take back").click()
+    plain.get_by_role("button", name="Yes").click()
+    assert Desk.open(home).overrides("plays") == []
+    context.close()
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_a_phone_scrolls_no_page_sideways(told: tuple[str, Home, Page], scheme: str) -> None:
     address, _, page = told
