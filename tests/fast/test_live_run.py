@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from rekappa.config.bind import load_app, queries
 from rekappa.config.load import load
@@ -13,6 +16,7 @@ from rekappa.errors import RunError
 from rekappa.home import Home
 from rekappa.plan.coverage import Want
 from rekappa.plan.offsets import Position
+from rekappa.runs.live import FEWEST_KEPT, MOST_KEPT, TRIGGER, kept_batches
 from rekappa.runs.live_run import LiveRun, require_kafka
 
 CODE = """
@@ -98,3 +102,15 @@ def test_only_topics_can_be_caught_up(shop: Path) -> None:
     require_kafka(live(shop))
     with pytest.raises(RunError, match="source 'clicks' does not read Kafka"):
         require_kafka(live(shop, "sources.clicks.selected=past"))
+
+
+@given(st.timedeltas(timedelta(0), timedelta(days=2)))
+def test_batches_are_kept_for_an_hour_in_reason(trigger: timedelta) -> None:
+    kept = kept_batches(trigger)
+    assert FEWEST_KEPT <= kept <= MOST_KEPT
+    if trigger:
+        assert kept * trigger >= timedelta(hours=1) or kept == MOST_KEPT
+
+
+def test_at_the_usual_pace_an_hour_is_kept() -> None:
+    assert kept_batches(TRIGGER) * TRIGGER == timedelta(hours=1)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from rekappa.app import App
 from rekappa.checkpoints.fingerprint import read_fingerprint, require_same_state, write_fingerprint
-from rekappa.checkpoints.savepoints import keep_hourly
+from rekappa.checkpoints.savepoints import keep_points
 from rekappa.config.bind import Query, live_queries
 from rekappa.config.load import Loaded
 from rekappa.errors import AppError, LeaseLost, RunError, WorkFailed
@@ -52,8 +52,9 @@ if TYPE_CHECKING:
 
 TRIGGER = timedelta(seconds=10)
 """How often a live query looks for new events, unless the profile says otherwise."""
-KEEP_CHECKPOINTS = 200
-"""Of how many batches Spark keeps offsets and state, unless spark.sql.streaming.minBatchesToRetain says otherwise.
+FEWEST_KEPT, MOST_KEPT = 100, 400
+"""Of how many batches Spark keeps offsets and state, unless spark.sql.streaming.minBatchesToRetain says otherwise: of
+those of an hour, within these bounds.
 
 Each is a file or more for every partition of every state store. Further back there are savepoints.
 """
@@ -163,7 +164,13 @@ def _trigger(loaded: Loaded) -> timedelta:
 
 def _retention(loaded: Loaded) -> dict[str, str]:
     key = "spark.sql.streaming.minBatchesToRetain"
-    return {} if key in loaded.config.profiles.live.spark else {key: str(KEEP_CHECKPOINTS)}
+    return {} if key in loaded.config.profiles.live.spark else {key: str(kept_batches(_trigger(loaded)))}
+
+
+def kept_batches(trigger: timedelta) -> int:
+    """As many batches as an hour has, in reason."""
+    hour = MOST_KEPT if trigger <= timedelta() else -(-timedelta(hours=1) // trigger)
+    return min(max(hour, FEWEST_KEPT), MOST_KEPT)
 
 
 def _start(
@@ -245,7 +252,7 @@ def _keep_savepoint(home: Home, store: RunStore, run: Run, queries: Sequence[str
     next time.
     """
     try:
-        if keep_hourly(home, run.app, run.id, queries, datetime.now(UTC)) is not None:
+        if keep_points(home, run.app, run.id, queries, datetime.now(UTC)) is not None:
             drop_abandoned(home, store, run.app, datetime.now(UTC))
     except (OSError, RunError) as error:
         tell(f"no savepoint now: {error}")
