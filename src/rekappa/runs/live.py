@@ -135,7 +135,9 @@ def run_live(
             with told(f"run {config.app!r}", GOES_ON), stopping_on_signals() as stop:
                 spark = live_session(loaded, home)
                 record = partial(record_live_start, store, loaded, code, claim)
-                keep = partial(_keep_savepoint, home, store, run, [query.name for query in bound], tell)
+                keep = partial(
+                    look_after, home, store, run, [query.name for query in bound], config.history_retention, tell
+                )
                 for feeding in feedings(live, spark, store, claim, tell):
                     started.clear()
                     when = AVAILABLE_NOW if available_now or feeding.ends else _trigger(loaded)
@@ -245,15 +247,20 @@ def _watch(
         raise failure
 
 
-def _keep_savepoint(home: Home, store: RunStore, run: Run, queries: Sequence[str], tell: Tell) -> None:
-    """Take the hourly savepoint if it is due, and let go of what is too old.
+def look_after(
+    home: Home, store: RunStore, run: Run, queries: Sequence[str], remembered: timedelta, tell: Tell
+) -> None:
+    """Take a savepoint if it is due, and let go of what is too old: savepoints, checkpoints that were abandoned, and
+    micro-batches of before what is `remembered`.
 
     A disk that is full, or a first batch that is at work, must not end the run: what could not be kept now is kept the
     next time.
     """
     try:
-        if keep_points(home, run.app, run.id, queries, datetime.now(UTC)) is not None:
-            drop_abandoned(home, store, run.app, datetime.now(UTC))
+        now = datetime.now(UTC)
+        if keep_points(home, run.app, run.id, queries, now) is not None:
+            drop_abandoned(home, store, run.app, now)
+            store.drop_batches(run.id, now - remembered)
     except (OSError, RunError) as error:
         tell(f"no savepoint now: {error}")
 
