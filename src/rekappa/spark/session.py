@@ -25,7 +25,6 @@ DEFAULTS: dict[str, str] = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
     "spark.sql.shuffle.partitions": "4",
-    "spark.sql.streaming.minBatchesToRetain": "10000",
     # A batch that is run again after a crash can meet the checksum of its first attempt (SPARK-56461).
     "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
 }
