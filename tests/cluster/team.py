@@ -25,10 +25,14 @@ from typing import Any
 from project import wait_until
 from servers.postgres import PostgresServer
 from servers.s3 import S3Server
+from servers.secured_kafka import PASSWORD as KAFKA_PASSWORD
+from servers.secured_kafka import SecuredKafka
 from servers.spark_cluster import SparkCluster
 from sqlalchemy import create_engine, text
 
 from rekappa.demo.events import Event
+from rekappa.demo.produce import produce
+from rekappa.sources.kafka import for_librdkafka
 from rekappa.store.address import Address
 
 START = datetime(2026, 11, 1, tzinfo=UTC)
@@ -77,7 +81,7 @@ class Servers:
     """What a team has: everything but the driver's machine."""
 
     folder: Path
-    broker: str
+    kafka: SecuredKafka
     s3: S3Server
     catalog: str
     cluster: SparkCluster
@@ -128,7 +132,7 @@ class Servers:
                   "key": ["at", "user"], "password": "${SINK_PASSWORD}"}  # fmt: skip
         return {
             "app": "clustered",
-            "clusters": {"main": {"bootstrap": self.broker}},
+            "clusters": {"main": {"bootstrap": self.kafka.bootstrap, "options": login_by_reference(self.kafka)}},
             "catalogs": {"lake": catalog},
             "sources": {
                 "events": {
@@ -149,10 +153,25 @@ class Servers:
             "REKAPPA_STORAGE": self.s3.address("rekappa"),
             "CATALOG_SECRET": CATALOG_SECRET,
             "SINK_PASSWORD": self.postgres.password,
+            "KAFKA_LOGIN": self.kafka.options()["sasl.jaas.config"],
         }
 
     def secrets(self) -> dict[str, str]:
-        return {"of S3": self.s3.secret, "of the catalog": CATALOG_SECRET, "of PostgreSQL": self.postgres.password}
+        # Of Kafka's the end that looks the same however quotes and backslashes are written.
+        return {"of S3": self.s3.secret, "of the catalog": CATALOG_SECRET, "of PostgreSQL": self.postgres.password,
+                "of Kafka": KAFKA_PASSWORD[-4:]}  # fmt: skip
+
+    def produce(self, first: int, last: int) -> None:
+        """The events of these minutes."""
+        options = {"bootstrap.servers": self.kafka.bootstrap, **self.kafka.options()}
+        produce(for_librdkafka(options), events(first, last), prefixes=False)
+
+
+def login_by_reference(kafka: SecuredKafka) -> dict[str, str]:
+    """As a person would write it: nothing secret, and no file that executors would have to have."""
+    told = {**kafka.options(), "sasl.jaas.config": "${KAFKA_LOGIN}"}
+    del told["ssl.truststore.location"]
+    return {**told, "ssl.truststore.certificates": kafka.certificate.read_text()}
 
 
 def pack_environment(file: Path) -> None:

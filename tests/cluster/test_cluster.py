@@ -16,6 +16,7 @@ from project import wait_until
 from servers.postgres import PostgresServer
 from servers.rest_catalog import rest_catalog
 from servers.s3 import s3
+from servers.secured_kafka import secured_kafka
 from servers.spark_cluster import spark_cluster
 from storage_contract import keeps_the_contract
 from team import (
@@ -25,7 +26,6 @@ from team import (
     at_work,
     close_gate,
     driver,
-    events,
     expected,
     in_window,
     kill_executor_at_the_gate,
@@ -37,8 +37,8 @@ from team import (
     table,
 )
 
-from rekappa.demo.produce import produce
 from rekappa.produce.topics import create_topics
+from rekappa.sources.kafka import for_librdkafka
 from rekappa.spark.private import ROCKSDB
 from rekappa.storage.root import parse_location
 
@@ -53,7 +53,7 @@ WHOLE, CLOSED = expected(180), 170
 
 @pytest.fixture(scope="module")
 def servers(
-    broker: str, postgres_server: PostgresServer, postgres_url: str, tmp_path_factory: pytest.TempPathFactory
+    postgres_server: PostgresServer, postgres_url: str, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Servers]:
     folder = tmp_path_factory.mktemp("cluster")
     for name in ("s3", "catalog", "gate", "history"):
@@ -66,8 +66,9 @@ def servers(
         hadoop = parse_location(store.address("rekappa")).storage.hadoop()
         catalog = stack.enter_context(rest_catalog(folder / "catalog", f"s3a://{store.bucket}/warehouse", hadoop))
         cluster = stack.enter_context(spark_cluster(folder / "cluster"))
-        made = Servers(folder, broker, store, catalog, cluster, postgres_server, f"{postgres_url}?schema=clustered")
-        create_topics(broker, [TOPIC], 2)
+        kafka = stack.enter_context(secured_kafka(folder / "kafka"))
+        made = Servers(folder, kafka, store, catalog, cluster, postgres_server, f"{postgres_url}?schema=clustered")
+        create_topics(for_librdkafka({"bootstrap.servers": kafka.bootstrap, **kafka.options()}), [TOPIC], 2)
         yield made
 
 
@@ -75,12 +76,12 @@ def servers(
 def live(servers: Servers) -> Iterator[Driver]:
     """The first machine, after a live run of which an executor was killed in its first batch, and a second one."""
     with driver(servers, "first") as first:
-        produce(servers.broker, events(0, 90), prefixes=False)
+        servers.produce(0, 90)
         close_gate(servers)
         first.tell("run", "app", "--available-now", "--json")
         kill_executor_at_the_gate(servers)
         first.answer()
-        produce(servers.broker, events(90, 180), prefixes=False)
+        servers.produce(90, 180)
         first.rekappa("run", "app", "--available-now")
         yield first
 
@@ -145,7 +146,7 @@ def test_another_machine_goes_on_when_the_driver_dies(servers: Servers, archived
         assert died["kind"] == "backfill"
         second.rekappa("resume", died["id"])
         assert staged(servers, died["id"]) == in_window(WHOLE, 60)
-        produce(servers.broker, events(180, 240), prefixes=False)
+        servers.produce(180, 240)
         second.rekappa("run", "app", "--available-now")
         added = in_window(expected(240), 230) - in_window(expected(240), CLOSED)
         assert table(servers, "clustered.totals") == before + added
