@@ -48,7 +48,7 @@ import time
 from pyspark.sql import functions as F
 from pyspark.sql.types import LongType
 
-from names import GATE
+from neighbour import gate
 from rekappa import App
 
 app = App("clustered")
@@ -58,10 +58,10 @@ def scaled(value):
     """Tells that it is at work, waits while the gate is closed, and uses what only the environment archive has."""
     from only_in_the_archive import FACTOR
 
-    if os.path.exists(f"{GATE}/closed"):
-        with open(f"{GATE}/at-{os.getppid()}-{os.getpid()}", "w"):
+    if os.path.exists(gate("closed")):
+        with open(gate(f"at-{os.getppid()}-{os.getpid()}"), "w"):
             pass
-        while os.path.exists(f"{GATE}/closed"):
+        while os.path.exists(gate("closed")):
             time.sleep(0.05)
     return value * FACTOR
 
@@ -73,6 +73,13 @@ def totals(events):
     grouped = timed.groupBy(F.window("event_ts", "10 minutes"), "user")
     return grouped.agg(F.sum("scaled").alias("total")).select(F.col("window.start").alias("at"), "user", "total")
 '''
+NEIGHBOUR = """
+FOLDER = "{gate}"
+
+
+def gate(name):
+    return FOLDER + "/" + name
+"""
 FACTOR = 3
 
 
@@ -199,7 +206,7 @@ class Driver:
         app.mkdir(parents=True)
         (self.folder / "home").mkdir()
         (app / "app.py").write_text(CODE)
-        (app / "names.py").write_text(f"GATE = {str(self.servers.gate)!r}\n")
+        (app / "neighbour.py").write_text(NEIGHBOUR.format(gate=self.servers.gate))
         (app / "rekappa.yaml").write_text(json.dumps(self.servers.config()))
         kept = {name: os.environ[name] for name in ("PATH", "PYTHONPATH", "JAVA_HOME", "LANG") if name in os.environ}
         cache = {"XDG_CACHE_HOME": os.environ.get("XDG_CACHE_HOME", str(Path.home() / ".cache"))}
