@@ -26,6 +26,8 @@ _ABOUT = re.compile(
 )
 """Ends of names that say where a secret is, of what kind or for how long, and not what it is."""
 _USER_INFO = re.compile(r"(?<=://)([^\s:@/\"']*):(\S+)@")
+_LOGIN = re.compile(r"(?<![\w/:@.+-])([\w.+-]+):([^\s:@/\"',]+)@(?=[\w\[])")
+"""A login before a host, without a scheme."""
 _ORACLE = re.compile(r"(?<=:thin:|:oci8:)([^\s/@:]*)/(\S+)@|(?<=:oci:)([^\s/@:]*)/(\S+)@", re.IGNORECASE)
 _PAIR = re.compile(
     r"(?P<name>[A-Za-z_][\w.\-]*)(?P<is>\s*=\s*)(?P<value>\"[^\"]*\"?|'[^']*'?|[^\s;&\"']+)",
@@ -41,6 +43,7 @@ def is_secret_name(name: str) -> bool:
 def hidden(text: str) -> str:
     """The text with the secrets that stand inside it masked: in addresses, connection strings and headers."""
     text = _USER_INFO.sub(lambda found: f"{found[1]}:{MASK}@", text)
+    text = _LOGIN.sub(lambda found: f"{found[1]}:{MASK}@", text)
     text = _ORACLE.sub(lambda found: f"{found[1] or found[3]}/{MASK}@", text)
     text = _PAIR.sub(_hidden_pair, text)
     return _SCHEME.sub(lambda found: f"{found[1]}{found[2]}{MASK}", text)

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
+import requests
 from sqlalchemy import update
 
+from console.sample import served
 from console.site_of import PASSWORD, TOKEN, Site, a_backfill, form_key
+from console.test_changes import wait_until
 from rekappa.console.app import PAGES
 from rekappa.console.guard import HEADERS
+from rekappa.console.hashing import AT_ONCE, MOST_WAITING
 from rekappa.console.serve import Serving, require_safe
 from rekappa.errors import ConfigError
 from rekappa.store.address import Address
@@ -191,3 +198,94 @@ def test_it_refuses_to_listen_among_strangers(site: Site, serving: Serving, peop
         return
     with pytest.raises(ConfigError, match=words):
         require_safe(serving, known)
+
+
+def test_guessing_in_parallel_is_no_quicker_than_one_after_the_other(site: Site) -> None:
+    with served(site.console) as address, ThreadPoolExecutor(30) as many:
+        guess = {"name": "olga", "password": "wrong"}
+        answers = list(many.map(lambda _: requests.post(f"{address}/login", data=guess).status_code, range(60)))
+    # Five, and one for each of the growing waits that passed meanwhile: 1, 2, 4, 8 seconds and so on.
+    assert 5 <= answers.count(401) < 15
+    assert set(answers) == {401, 429}
+
+
+def test_strangers_can_not_make_it_compare_without_end(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Few at a time, a bounded number waits, and pages that need no password do not wait for them."""
+    gate, going, most = threading.Event(), [0], [0]
+    lock = threading.Lock()
+
+    def slow(password: str, secret: str) -> bool:
+        with lock:
+            going[0] += 1
+            most[0] = max(most[0], going[0])
+        gate.wait(120)
+        with lock:
+            going[0] -= 1
+        return False
+
+    monkeypatch.setattr("rekappa.console.hashing.fits", slow)
+    with served(site.console) as address, ThreadPoolExecutor(60) as many:
+        asked = [
+            many.submit(requests.post, f"{address}/login", data={"name": f"n{n}", "password": "x"}) for n in range(60)
+        ]
+        wait_until(lambda: sum(one.done() for one in asked) == 60 - MOST_WAITING, "the rest was sent away")
+        assert requests.get(f"{address}/health").status_code == 200
+        assert requests.get(f"{address}/login").status_code == 200
+        gate.set()
+        answers = [one.result().status_code for one in asked]
+    assert (answers.count(503), answers.count(401)) == (60 - MOST_WAITING, MOST_WAITING)
+    assert most == [AT_ONCE]
+
+
+def test_what_makes_no_sense_in_an_address_is_refused_with_all_headers(site: Site) -> None:
+    olga = site.logged_in("olga")
+    for path, status in (
+        ("/runs?before=x", 400), ("/runs?before=%00", 400), ("/runs/%00", 400), ("/runs?app=%00", 400),
+        ("/api/runs?limit=x", 422), ("/api/runs?limit=99999999999999999999", 200), ("/api/audit?limit=-7", 200),
+        ("/apps/shop/estimate?start=%ff&end=x", 200), ("/runs?before=99999-01-01", 400),
+    ):  # fmt: skip
+        answer = olga.get(path)
+        assert answer.status_code == status, (path, answer.text)
+        assert answer.headers["Content-Security-Policy"] == HEADERS["Content-Security-Policy"], path
+
+
+def test_what_nobody_foresaw_is_answered_with_all_headers(
+    site: Site, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def broken(*_: object, **__: object) -> None:
+        raise ZeroDivisionError("postgresql://me:hunter2@db/x")
+
+    olga = site.logged_in("olga")
+    monkeypatch.setattr("rekappa.console.pages.tasks.tasks", broken)
+    answer = olga.get("/tasks")
+    assert (answer.status_code, "hunter2" in answer.text) == (500, False)
+    for name, value in HEADERS.items():
+        assert answer.headers[name] == value
+    said = capsys.readouterr().err
+    assert "ZeroDivisionError" in said
+    assert "hunter2" not in said
+
+
+def test_an_app_s_name_is_not_overridden_nor_what_can_not_be(site: Site) -> None:
+    olga = site.logged_in("olga")
+    key = form_key(olga)
+    for name, value in (
+        ("app", "other"), ("owner", "a\0b"), ("entry", "../../etc/passwd"), ("entry", "/etc/passwd"),
+        ("profiles.live.spark.driver.memory", "banana"), ("profiles.live.spark.executor.cores", "0"),
+        ("profiles.live.master", "banana"), ("clusters.main.bootstrap", "me:hunter2@kafka:9092"),
+    ):  # fmt: skip
+        asked = {"form_key": key, "key": name, "value": value, "sure": "yes"}
+        answer = olga.post("/apps/shop/override", data=asked)
+        assert (answer.status_code, "hunter2" in answer.text) == (409, False), (name, answer.text)
+    assert site.desk.overrides("shop") == []
+    assert "/apps/shop?key=app#override" not in olga.get("/apps/shop").text
+
+
+def test_a_password_in_a_sink_s_address_is_not_drawn(site: Site) -> None:
+    config = (site.folder / "shop" / "rekappa.yaml").read_text().partition("sinks:")[0]
+    path = "{type: parquet, path: 's3a://AK:SECRET27@bucket/x'}"
+    (site.folder / "shop" / "rekappa.yaml").write_text(f"{config}sinks:\n  totals: {path}\n")
+    olga = site.logged_in("olga")
+    for page in ("/", "/apps/shop", "/api/apps"):
+        assert "SECRET27" not in olga.get(page).text, page
+    assert "s3a://AK:********@bucket/x" in olga.get("/").text

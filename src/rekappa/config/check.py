@@ -5,7 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path as FilePath
+from pathlib import PurePath
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from pydantic import SecretStr
 
 from rekappa.config.lookups import ChangesLookup, IcebergLookup, KeptVersions
 from rekappa.config.model import (
@@ -39,6 +42,9 @@ _PARTITION = re.compile(
     re.IGNORECASE,
 )
 """What Spark and Iceberg understand in PARTITIONED BY."""
+_SIZE = re.compile(r"[1-9][0-9]*\s*([kmgtp]i?b?|b)?", re.IGNORECASE)
+_SIZES = {f"spark.{role}.{kind}" for role in ("driver", "executor") for kind in ("memory", "memoryOverhead")}
+_COUNTS = {"spark.driver.cores", "spark.executor.cores", "spark.executor.instances", "spark.sql.shuffle.partitions"}
 _REPLACED = ("iceberg", "hive", "postgres", "cassandra", "opensearch")
 """Sinks in which publishing replaces rows; the others only get more."""
 Finding = tuple[Path, str, str | None]
@@ -52,6 +58,8 @@ def problems(config: AppConfig, folder: FilePath, origins: Mapping[Path, Origin]
 
 
 def _names(config: AppConfig) -> Iterator[Finding]:
+    if PurePath(config.entry).is_absolute() or ".." in PurePath(config.entry).parts:
+        yield ("entry",), f"is {config.entry!r}, which is not in the app's folder", None
     for kind, members in (
         ("sources", config.sources), ("lookups", config.lookups), ("sinks", config.choices),
         ("catalogs", config.catalogs),
@@ -212,6 +220,10 @@ def _profiles(config: AppConfig) -> Iterator[Finding]:
                     "holds a secret, and Java's options stand in the list of processes for all to see",
                     "Put it into a file that Java reads: JDK_JAVA_OPTIONS=@FILE, with the option in FILE.",
                 )
+            if key in _SIZES and not isinstance(value, SecretStr) and not _SIZE.fullmatch(str(value)):
+                yield ("profiles", name, "spark", key), f"is {value!r}, which is no size", "Write it like 4g or 512m."
+            if key in _COUNTS and not isinstance(value, SecretStr) and not re.fullmatch("[1-9][0-9]*", str(value)):
+                yield ("profiles", name, "spark", key), f"is {value!r}, which is no number above 0", None
             if not key.startswith("spark."):
                 yield ("profiles", name, "spark", key), "is no Spark property", f"Did you mean 'spark.{key}'?"
 

@@ -22,6 +22,8 @@ def wrong_brokers(text: str) -> str | None:
         return None
     for one in text.split(","):
         found = _BROKER.fullmatch(one.strip())
+        if found is None and "@" in one:
+            return f"names a login before {one.strip().rpartition('@')[2]!r}: that belongs into its options"
         if found is None:
             lacks = re.fullmatch(r"[A-Za-z0-9._-]+", one.strip()) is not None
             return f"names {one.strip()!r}, " + ("which lacks its port" if lacks else "which is no host:port")

@@ -19,6 +19,7 @@ from markupsafe import Markup, escape
 from rekappa import __version__
 from rekappa.console import draw
 from rekappa.console.guard import Attempts, session
+from rekappa.console.hashing import Hashing
 from rekappa.console.observed import Observed
 from rekappa.home import Home
 from rekappa.operations.core import Core
@@ -40,6 +41,7 @@ class Console:
     owner: str = ""
     secure: bool = False
     attempts: Attempts = field(default_factory=Attempts)
+    hashing: Hashing = field(default_factory=Hashing)
 
 
 def console_of(request: Request) -> Console:

@@ -10,6 +10,7 @@ from markupsafe import Markup, escape
 
 from rekappa.config.model import AppConfig, KafkaCandidate
 from rekappa.config.targets import target_of
+from rekappa.masking import hidden
 from rekappa.operations.core import FoundApp
 
 _BOX, _TALL, _GAP = 210, 46, 12
@@ -90,11 +91,12 @@ def _cut(text: str, most: int) -> str:
 
 def _drawn(box: Box, place: tuple[float, float]) -> str:
     x, y = place
+    note = hidden(box.note)
     drawn = (
-        f"<g><title>{escape(box.name)}: {escape(box.note)}</title>"
+        f"<g><title>{escape(box.name)}: {escape(note)}</title>"
         f'<rect class="box {box.kind}" x="{x}" y="{y}" width="{_BOX}" height="{_TALL}" rx="9"/>'
         f'<text class="name" x="{x + 12}" y="{y + 20}">{escape(_cut(box.name, 26))}</text>'
-        f'<text class="mark" x="{x + 12}" y="{y + 36}">{escape(_cut(box.note, 34))}</text></g>'
+        f'<text class="mark" x="{x + 12}" y="{y + 36}">{escape(_cut(note, 34))}</text></g>'
     )
     return f'<a href="{escape(box.href)}">{drawn}</a>' if box.href else drawn
 

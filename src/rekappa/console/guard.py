@@ -6,17 +6,21 @@ only they know. A program may send a token instead (`Authorization: Bearer`): no
 
 from __future__ import annotations
 
+import sys
 import time
+import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
-from urllib.parse import parse_qs, quote, urlsplit
+from urllib.parse import parse_qs, quote, unquote, urlsplit
 
 from fastapi import Request
 from starlette.concurrency import run_in_threadpool
+from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from rekappa.masking import hidden
 from rekappa.operations.logins import bearer, digest
 from rekappa.store.desk import Desk
 from rekappa.store.people import Session
@@ -61,14 +65,29 @@ class SecurityHeaders:
         self._headers = [(name.lower().encode(), value.encode()) for name, value in told.items()]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        started = False
+
         async def sending(message: Message) -> None:
+            nonlocal started
             if message["type"] == "http.response.start":
+                started = True
                 given = {name for name, _ in message["headers"]}
                 more = [(name, value) for name, value in self._headers if name not in given]
                 message["headers"] = [*message["headers"], *more]
             await send(message)
 
-        await self._app(scope, receive, sending if scope["type"] == "http" else send)
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        try:
+            await self._app(scope, receive, sending)
+        except Exception as error:
+            # What nobody foresaw is answered here, with the headers; what had begun can only be cut off.
+            print(hidden("".join(traceback.format_exception(error))), file=sys.stderr)
+            if started:
+                raise
+            answer = PlainTextResponse("Something went wrong in the console; its own output says what.", 500)
+            await answer(scope, receive, sending)
 
 
 @dataclass(slots=True, eq=False)
@@ -82,6 +101,8 @@ class Guard:
     async def __call__(self, request: Request) -> None:
         """Lets the request pass, or raises `Denied`."""
         self._require_host(request)
+        if "\0" in request.url.path or "\0" in unquote(request.url.query):
+            raise Denied(400, "The address holds a zero byte.")
         if request.method not in ("GET", "HEAD"):
             self._require_own_page(request)
         if request.url.path in OPEN:
@@ -157,7 +178,9 @@ class Form:
 
 @dataclass(slots=True)
 class Attempts:
-    """Logins that failed: after some of one name it must wait, longer and longer. Kept in memory."""
+    """Logins that failed: after some of one name it must wait, longer and longer. Kept in memory.
+
+    An attempt counts as failed from its beginning on, so that many at once are no more than one after the other."""
 
     free: int = 5
     longest: float = 300.0
@@ -166,16 +189,16 @@ class Attempts:
     def wait(self, name: str) -> float:
         """Seconds until this name may try again."""
         count, last = self._failed.get(name, (0, 0.0))
-        return (
-            max(0.0, last + min(self.longest, 2.0 ** (count - self.free)) - time.monotonic())
-            if count > self.free
-            else 0
-        )
+        if count < self.free:
+            return 0.0
+        return max(0.0, last + min(self.longest, 2.0 ** min(count - self.free, 30)) - time.monotonic())
 
-    def failed(self, name: str) -> None:
-        if len(self._failed) > 10_000:
-            self._failed.clear()
-        self._failed[name] = (self._failed.get(name, (0, 0.0))[0] + 1, time.monotonic())
+    def begin(self, name: str) -> None:
+        """Count an attempt. Of very many names those are forgotten that were tried longest ago."""
+        count, _ = self._failed.pop(name, (0, 0.0))
+        self._failed[name] = (count + 1, time.monotonic())
+        while len(self._failed) > 10_000:
+            del self._failed[next(iter(self._failed))]
 
     def succeeded(self, name: str) -> None:
         self._failed.pop(name, None)

@@ -13,6 +13,10 @@ def keep_override(core: Core, app: str, text: str) -> None:
     key, equals, value = (part.strip() for part in text.partition("="))
     if not key or not equals:
         raise ConfigError(f"Cannot use {text!r}: write it as KEY=VALUE")
+    if key == "app":
+        raise ConfigError("Cannot keep another name of an app: what is kept is found by its name")
+    if any(ord(letter) < 32 for letter in value):
+        raise ConfigError(f"Cannot keep a value for {key!r}: it holds a sign that can't be written")
     if is_secret_name(key) or hidden(value) != value:
         raise ConfigError(
             f"Cannot keep a value for {key!r}: it looks like a secret, and would be shown",

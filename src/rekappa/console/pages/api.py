@@ -15,13 +15,16 @@ from rekappa.shown import plain
 from rekappa.tasks.start import task, tasks
 
 router = APIRouter(prefix="/api")
+MOST = 10_000
 
 
 @router.get("/runs")
 def runs(request: Request, app: str | None = None, limit: int | None = None) -> JSONResponse:
     """`rekappa runs --json`."""
     store = core_of(request).store()
-    return JSONResponse(runs_document(store.runs(app) if limit is None else store.page(max(1, limit), app=app)))
+    return JSONResponse(
+        runs_document(store.runs(app) if limit is None else store.page(min(max(1, limit), MOST), app=app))
+    )
 
 
 @router.get("/runs/{run_id}")
@@ -65,4 +68,4 @@ def archive(request: Request, name: str) -> JSONResponse:
 
 @router.get("/audit")
 def audit(request: Request, app: str | None = None, run: str | None = None, limit: int = 300) -> JSONResponse:
-    return JSONResponse(plain(core_of(request).desk().deeds(app=app, run=run, limit=min(max(1, limit), 10_000))))
+    return JSONResponse(plain(core_of(request).desk().deeds(app=app, run=run, limit=min(max(1, limit), MOST))))

@@ -7,10 +7,11 @@ import secrets
 
 from fastapi import APIRouter, Request
 from fastapi.responses import RedirectResponse, Response
+from starlette.concurrency import run_in_threadpool
 
 from rekappa.console.context import Console, console_of, page
 from rekappa.console.guard import COOKIE, LASTS, Denied, form_of
-from rekappa.operations.logins import digest, fits, has_password, hashed, new_token
+from rekappa.operations.logins import digest, has_password, hashed, new_token
 from rekappa.store.desk import Desk
 from rekappa.store.people import UserRole
 
@@ -32,21 +33,19 @@ def login_page(request: Request, token: str = "", next: str = "/") -> Response:
 @router.post("/login")
 async def log_in(request: Request) -> Response:
     console, form = console_of(request), await form_of(request)
-    from starlette.concurrency import run_in_threadpool
-
-    return await run_in_threadpool(_checked, request, console, form.get("name"), form.get("password"), form.get("next"))
-
-
-def _checked(request: Request, console: Console, name: str, password: str, onward: str) -> Response:
+    name, onward = form.get("name"), form.get("next")
     wait = console.attempts.wait(name)
     if wait:
-        raise Denied(429, f"Too many attempts. Wait {wait:.0f} seconds, and try again.")
-    person = next((one for one in Desk.open(console.home).people() if one.name == name and has_password(one)), None)
-    if not fits(password, person.secret if person else _NOBODY) or person is None:
-        console.attempts.failed(name)
+        raise Denied(429, f"Too many attempts. Wait {max(1, round(wait))} seconds, and try again.")
+    with console.hashing.room():
+        console.attempts.begin(name)
+        people = await run_in_threadpool(Desk.open(console.home).people)
+        person = next((one for one in people if one.name == name and has_password(one)), None)
+        right = await console.hashing.fits(form.get("password"), person.secret if person else _NOBODY)
+    if not right or person is None:
         return page(request, "login.html", 401, next=_inside(onward), open=console.token is not None, wrong=True)
     console.attempts.succeeded(name)
-    return _entered(console, person.name, person.role, onward)
+    return await run_in_threadpool(_entered, console, person.name, person.role, onward)
 
 
 def _entered(console: Console, name: str, role: UserRole, onward: str) -> Response:
@@ -80,5 +79,5 @@ def log_out(request: Request) -> Response:
 
 
 @router.get("/health")
-def health() -> dict[str, str]:
+async def health() -> dict[str, str]:
     return {"state": "up"}

@@ -14,7 +14,7 @@ from markupsafe import Markup
 from rekappa.console.confirm import confirmed
 from rekappa.console.context import asked, core_of, fragment, page
 from rekappa.console.draw import Line, lines
-from rekappa.console.guard import form_of
+from rekappa.console.guard import Denied, form_of
 from rekappa.console.live import Fragment, live
 from rekappa.errors import RunError
 from rekappa.operations.changes import run_change
@@ -39,7 +39,7 @@ def list_runs(request: Request) -> Response:
         "kind": _word(Kind, told.get("kind")),
         "state": _word(State, told.get("state")),
     }
-    before = parse_instant(told["before"]) if told.get("before") else None
+    before = _moment(told["before"]) if told.get("before") else None
     found = store.page(PAGE + 1, before=before, **chosen)
     apps = sorted({app for app, _, _ in store.counts()})
     shown = found[:PAGE]
@@ -47,6 +47,13 @@ def list_runs(request: Request) -> Response:
     return page(
         request, "runs.html", runs=shown, older=older, chosen=told, apps=apps, kinds=list(Kind), states=list(State)
     )
+
+
+def _moment(text: str) -> datetime:
+    try:
+        return parse_instant(text)
+    except ValueError:
+        raise Denied(400, f"{text!r} is no time.") from None
 
 
 def _word(words: Any, text: str | None) -> Any:
