@@ -107,7 +107,8 @@ def live_progress(out: Output, title: str) -> Iterator[dict[str, Any]]:
 def _begin_anew(loaded: Loaded, app: App) -> None:
     """Take out what the app's live run has written, if there is one."""
     from rekappa.recovery.choose import NoState
-    from rekappa.recovery.rewind import LiveApp, plan_rewind, rewind
+    from rekappa.recovery.live_app import LiveApp
+    from rekappa.recovery.rewind import plan_rewind, rewind
     from rekappa.runs.current import same_places
     from rekappa.runs.live import live_session
     from rekappa.store.runs import RunStore

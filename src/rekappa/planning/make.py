@@ -107,7 +107,7 @@ def _plan_job(
     def scanned(reads: Window) -> list[Input]:
         return [scan_source(loaded, home, name, reads, request.regions, columns[name]) for name in job.sources]
 
-    asked = replace(asked, margins=_with_measured_state(spark, loaded, request, asked, scanned))
+    asked = replace(asked, margins=_with_measured_state(spark, loaded, home, request, asked, scanned))
     inputs = scanned(asked.margins.reads(request.window))
     sliced = mode is not Mode.BULK or asked.by_slice
     if sliced and any(one.table is None for one in inputs):
@@ -239,6 +239,7 @@ def _fitted(
 def _with_measured_state(
     spark: SparkSession,
     loaded: Loaded,
+    home: Home,
     request: BackfillRequest,
     asked: _Asked,
     scanned: Callable[[Window], Sequence[Input]],
@@ -263,7 +264,7 @@ def _with_measured_state(
 
     bound = {one.plan.name: one.plan.max_misalignment for one in found}
     span = request.slice_span or min(bound.values())
-    sources = {one.plan.name: archive_source(loaded, one.plan) for one in found}
+    sources = {one.plan.name: archive_source(loaded, home, one.plan) for one in found}
     snapshots = {one.plan.name: one.plan.snapshot for one in found}
 
     def alive(stretch: Window) -> Alive:

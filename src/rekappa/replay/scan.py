@@ -15,11 +15,13 @@ from functools import cached_property, reduce
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rekappa.errors import SourceError
+from rekappa.fence.filter import counting
+from rekappa.fence.line import Fence
 from rekappa.iceberg.commits import load_table
 from rekappa.iceberg.private import Filters, planned
 from rekappa.iceberg.tasks import read_tasks
 from rekappa.plan.model import OffsetRange, SourceSlice, Split
-from rekappa.record import INGESTION, METADATA, OFFSET, PARTITION, REGION, TOPIC
+from rekappa.record import HEADERS, INGESTION, METADATA, OFFSET, PARTITION, REGION, TOPIC
 from rekappa.replay.names import read_by_name
 from rekappa.sources.decode import metadata_type
 from rekappa.sources.iceberg import narrowed, shaped
@@ -47,13 +49,15 @@ class _Kind(NamedTuple):
 
 @dataclass(frozen=True)
 class SliceScan:
-    """What is the same for all slices of a source: its table, the record's columns to answer, the plan's choices."""
+    """What is the same for all slices of a source: its table, the record's columns to answer, the plan's choices, and
+    which rows count, if not all do."""
 
     spark: SparkSession
     table: str
     schema: StructType
     regions: tuple[str, ...]
     snapshot: int | None
+    fence: Fence | None = None
 
     def stream(self, part: SourceSlice) -> Any:
         """The slice's rows as a Java Dataset that Spark takes for a part of a stream.
@@ -61,7 +65,7 @@ class SliceScan:
         With offsets, each Kafka partition's rows come in its order.
         """
         groups = self._groups(part)
-        if list(groups) == [_Kind(True, None, False)] and not part.offsets:
+        if list(groups) == [_Kind(True, None, False)] and not part.offsets and self.fence is None:
             return self._files_as_stream(part.splits)
         with ExitStack() as staged:
             rows = self._rows(staged, groups, part.offsets)
@@ -126,6 +130,8 @@ class SliceScan:
         self, staged: ExitStack, kind: _Kind, splits: Sequence[Split], offsets: Sequence[OffsetRange]
     ) -> DataFrame:
         """The rows of splits of one kind."""
+        from pyspark.sql import functions as F
+
         if kind.by_spark:
             found = self._files(splits)
         else:
@@ -133,6 +139,8 @@ class SliceScan:
             size = max(int(SLACK * sum(task.length() for task in tasks) / self._cores), SMALLEST_TASK)
             found = staged.enter_context(read_tasks(self._session, self._java, tasks, size))
         found = shaped(narrowed(found, kind.cut, self.regions if kind.mixed else ()), self._payload, None)
+        if self.fence is not None:
+            found = found.where(counting(F.col(HEADERS), self.fence))
         return found.where(within_offsets(offsets)) if offsets else found
 
     def _files(self, splits: Sequence[Split]) -> DataFrame:
