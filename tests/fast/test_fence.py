@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -11,7 +14,8 @@ from hypothesis import strategies as st
 from rekappa.checkpoints.restarts import FORK, Leg, abandoned_by, line_of
 from rekappa.errors import SourceError
 from rekappa.fence.filter import unknown_sender
-from rekappa.fence.line import Fence, WriterLine, begun_message, fences, line_message
+from rekappa.fence.line import BATCH, RUN, Fence, WriterLine, begun_message, fences, line_message
+from rekappa.fence.line import QUERY as QUERY_HEADER
 
 QUERY = "out"
 
@@ -109,6 +113,43 @@ def test_the_lineage_topic_is_read_back_and_a_late_announcement_does_not_undo_a_
     assert fences(told)["plays"].line("app", "another").until == {}
     with pytest.raises(SourceError, match="of version 7: this rekappa knows 1"):
         fences([(told[0][0], '{"version": 7}')])
+
+
+@dataclass(frozen=True)
+class Consumed:
+    """A message as confluent-kafka's consumer gives it."""
+
+    told: tuple[str, str] = ("", "")
+    marks: tuple[tuple[str, bytes], ...] | None = None
+
+    def key(self) -> bytes:
+        return self.told[0].encode()
+
+    def value(self) -> bytes:
+        return self.told[1].encode()
+
+    def headers(self) -> list[tuple[str, bytes]] | None:
+        return None if self.marks is None else list(self.marks)
+
+
+@given(st.dictionaries(st.sampled_from(["live_1", "live_2"]), st.none() | st.integers(-1, 3)), st.integers(0, 4))
+def test_the_documented_lines_for_other_consumers_judge_as_we_do(until: dict[str, int | None], batch: int) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "rewind.md").read_text()
+    there: dict[str, Any] = {"json": json}
+    exec(page.split("```python\n")[1].split("```")[0], there)
+    line = WriterLine("app", QUERY, until)
+    told = [
+        line_message("plays", WriterLine("app", QUERY, dict.fromkeys(until))),
+        line_message("plays", line),
+        line_message("other", WriterLine("app", QUERY, {"live_1": -1, "live_2": -1})),
+        begun_message("plays", ("live_3", QUERY)),
+    ]
+    found = there["lines"]([Consumed(one) for one in told], "plays")
+    for run in (*until, "live_3"):
+        marks = ((RUN, run.encode()), (QUERY_HEADER, QUERY.encode()), (BATCH, str(batch).encode()))
+        assert there["counts"](Consumed(marks=marks), found) == fences(told)["plays"].counts(run, QUERY, batch)
+    assert there["counts"](Consumed(), found)
+    assert there["counts"](Consumed(marks=(("other", b"x"),)), found)
 
 
 def test_the_sender_that_nobody_knows_is_read_from_sparks_words() -> None:
