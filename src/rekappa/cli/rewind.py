@@ -176,21 +176,25 @@ def _keep(home: Home, app: str, run: str, names: tuple[str, ...]) -> None:
     click.echo(f"savepoint {made.name}", err=True)
 
 
+def picture(plan: RewindPlan) -> list[str]:
+    """Who reads from whom, and where each goes on."""
+    from rekappa.recovery.graph import ChainedQuery, drawn
+
+    parts = {ChainedQuery(app.app, one.query): one for app in plan.apps for one in app.queries}
+    return list(drawn(plan.flows, list(parts), lambda node: _point(parts[node])))
+
+
 def _point(one: QueryRewind) -> str:
-    where = f"goes on after batch {one.batch}" if one.folder else "begins without state"
+    where = f"goes on after batch {one.batch}" if one.batch >= 0 else "begins without state"
     return f"{where}, before {', '.join(one.before)}" if one.before else where
 
 
 def _show(out: Output, plan: RewindPlan) -> None:
-    from rekappa.recovery.graph import ChainedQuery, drawn
-
     if out.is_json:
         out.document(plan.as_json())
         return
     if plan.flows:
-        parts = {(app.app, one.query): one for app in plan.apps for one in app.queries}
-        order = [ChainedQuery(app, query) for app, query in parts]
-        out.message("\n".join(drawn(plan.flows, order, lambda at: _point(parts[at.app, at.query]))))
+        out.message("\n".join(picture(plan)))
     rows = [
         (app.app, one.query, one.batch if one.folder else "no state", one.committed, one.run, one.savepoint,
          sum(1 for _ in one.files), "; ".join(one.notes))
