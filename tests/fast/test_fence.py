@@ -12,10 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rekappa.checkpoints.restarts import FORK, Leg, abandoned_by, line_of
+from rekappa.config.model import AppConfig, KafkaCandidate
 from rekappa.errors import SourceError
 from rekappa.fence.filter import unknown_sender
 from rekappa.fence.line import BATCH, RUN, Fence, WriterLine, begun_message, fences, line_message
 from rekappa.fence.line import QUERY as QUERY_HEADER
+from rekappa.home import Home
+from rekappa.sources.fenced import archive_fence, note_abandoned
 
 QUERY = "out"
 
@@ -156,3 +159,18 @@ def test_the_sender_that_nobody_knows_is_read_from_sparks_words() -> None:
     said = "[USER_RAISED_EXCEPTION] which messages count is not known for run 'live_9', query 'out' SQLSTATE: P0001"
     assert unknown_sender(said) == ("live_9", "out")
     assert unknown_sender("anything else") is None
+
+
+def test_an_archive_is_read_while_its_cluster_is_away_unless_some_of_it_is_known_not_to_count(
+    tmp_path: Path, bare_config: AppConfig
+) -> None:
+    home = Home(tmp_path / ".rekappa").made()
+    source = bare_config.sources["events"]
+    assert archive_fence(bare_config, home, source) is None, "the local stack is down"
+    candidate = source.candidates["live"]
+    assert isinstance(candidate, KafkaCandidate)
+    note_abandoned(bare_config, home, candidate.cluster[0], candidate.topic)
+    with pytest.raises(
+        SourceError, match="archive of topic 'events': some of its messages do not count"
+    ):
+        archive_fence(bare_config, home, source)

@@ -19,7 +19,7 @@ from rekappa.checkpoints.fork import fork
 from rekappa.checkpoints.restarts import FORK
 from rekappa.config.load import Loaded
 from rekappa.errors import RunError
-from rekappa.recovery.chain import chained_again
+from rekappa.recovery.chain import chain_of, chained_again
 from rekappa.recovery.journal import RepeatableStep, carry_out
 from rekappa.recovery.live_app import LiveApp
 from rekappa.recovery.plan import RewindPlan, planned_again
@@ -90,6 +90,7 @@ def undo_rewind(live: LiveApp, *, tell: Tell = lambda text: None) -> Run:
                 )
             if now.state.going:
                 raise RunError(f"Cannot undo the rewind: run {now.id} is going", hint=f"`rekappa stop {now.id}` first.")
+        _require_no_other_reader(planned)
         for _, part in planned:
             store.update(part.operation, progress={REWIND: UNDOING})
         return _undo(planned, store, tell)
@@ -122,6 +123,17 @@ def _require_unchanged(store: RunStore, one: LiveApp, part: RewindPlan) -> None:
     old = rewindable(store, one.loaded)
     if old.id != part.run or any(store.last_batch(old.id, query.query) != query.last for query in part.queries):
         raise RunError(f"Cannot rewind as planned: {old.id} has gone on since", hint="Plan it again.")
+
+
+def _require_no_other_reader(planned: Planned) -> None:
+    """Refuse to undo what somebody has read who was not rewound with the others: he began since."""
+    others = set(chain_of(planned[0][0]).apps) - {part.app for _, part in planned}
+    names = ", ".join(sorted(others))
+    if others:
+        raise RunError(
+            f"Cannot undo the rewind of {planned[0][1].app!r}: {names} has read what it wrote since",
+            hint="--to TIME --cascade goes back with all of them.",
+        )
 
 
 def _fork(one: LiveApp, part: RewindPlan) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import time
 from functools import reduce
 
 from rekappa.config.model import AppConfig, KafkaCandidate, Source
@@ -10,8 +11,12 @@ from rekappa.errors import SourceError
 from rekappa.fence.line import Fence
 from rekappa.fence.topic import LineageTopic
 from rekappa.home import Home
-from rekappa.sources.kafka import client_options
+from rekappa.sources.kafka import bootstrap, client_options
 from rekappa.storage.location import Location
+
+AWAY_FOR = 60.0
+"""Seconds for which a cluster that did not answer is not asked again for the sake of an archive."""
+_away: dict[str, float] = {}
 
 
 def lineage_topic(config: AppConfig, home: Home, cluster: str) -> LineageTopic:
@@ -29,10 +34,15 @@ def live_fence(config: AppConfig, home: Home, candidate: KafkaCandidate) -> Fenc
         topic = config.cluster(name).topic(candidate.topic)
         found.append(lineage_topic(config, home, name).fence(topic))
         if found[-1].abandons:
-            note = _note(config, home, name, topic)
-            if not note.exists():
-                note.write(f"some messages of topic {topic} on cluster {name} do not count\n")
+            note_abandoned(config, home, name, topic)
     return reduce(Fence.joined, found)
+
+
+def note_abandoned(config: AppConfig, home: Home, cluster: str, topic: str) -> None:
+    """Note that not everything counts of a topic."""
+    note = _note(config, home, cluster, topic)
+    if not note.exists():
+        note.write(f"some messages of topic {topic} on cluster {cluster} do not count\n")
 
 
 def archive_fence(config: AppConfig, home: Home, source: Source) -> Fence | None:
@@ -44,7 +54,7 @@ def archive_fence(config: AppConfig, home: Home, source: Source) -> Fence | None
         if not isinstance(candidate, KafkaCandidate):
             continue
         try:
-            found = live_fence(config, home, candidate)
+            found = _asked_patiently(config, home, candidate)
         except SourceError as error:
             topics = {name: config.cluster(name).topic(candidate.topic) for name in candidate.cluster}
             if any(_note(config, home, name, topic).exists() for name, topic in topics.items()):
@@ -57,6 +67,18 @@ def archive_fence(config: AppConfig, home: Home, source: Source) -> Fence | None
         if found.abandons:
             return found
     return None
+
+
+def _asked_patiently(config: AppConfig, home: Home, candidate: KafkaCandidate) -> Fence:
+    """The same, but a cluster that has just let us wait in vain is not waited for again: an archive is opened often."""
+    addresses = " ".join(bootstrap(config, name, home) for name in candidate.cluster)
+    if time.monotonic() - _away.get(addresses, -AWAY_FOR) < AWAY_FOR:
+        raise SourceError(f"{addresses} did not answer in the last {AWAY_FOR:.0f} seconds")
+    try:
+        return live_fence(config, home, candidate)
+    except SourceError:
+        _away[addresses] = time.monotonic()
+        raise
 
 
 def _note(config: AppConfig, home: Home, cluster: str, topic: str) -> Location:
