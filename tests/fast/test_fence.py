@@ -170,7 +170,5 @@ def test_an_archive_is_read_while_its_cluster_is_away_unless_some_of_it_is_known
     candidate = source.candidates["live"]
     assert isinstance(candidate, KafkaCandidate)
     note_abandoned(bare_config, home, candidate.cluster[0], candidate.topic)
-    with pytest.raises(
-        SourceError, match="archive of topic 'events': some of its messages do not count"
-    ):
+    with pytest.raises(SourceError, match="archive of topic 'events': some of its messages do not count"):
         archive_fence(bare_config, home, source)

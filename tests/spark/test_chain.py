@@ -14,6 +14,7 @@ import json
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,7 +23,13 @@ from uuid import uuid4
 import pytest
 from click.testing import CliRunner
 from confluent_kafka import Producer, TopicPartition
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    ResourceType,
+)
 from project import Project, wait_until
 
 from rekappa.archive.router import run_routers
@@ -30,7 +37,7 @@ from rekappa.cli.main import main
 from rekappa.config.bind import load_app
 from rekappa.errors import RunError, WorkFailed
 from rekappa.fence.line import BATCH, QUERY, RUN
-from rekappa.fence.topic import LineageTopic
+from rekappa.fence.topic import LINEAGE, LineageTopic
 from rekappa.home import Home
 from rekappa.iceberg.commits import load_table
 from rekappa.produce.topics import create_topics
@@ -187,7 +194,7 @@ class Story:
     def command(self, *words: str, expect: int = 0) -> str:
         done = CliRunner().invoke(main, list(words), env={"REKAPPA_HOME": str(self.first.home.root)})
         assert done.exit_code == expect, (done.output, done.exception)
-        return done.output
+        return done.stdout
 
 
 @pytest.fixture
@@ -216,6 +223,19 @@ def story(tmp_path: Path, home: Home, broker: str, spark: SparkSession) -> Itera
     yield Story(name, spark, made("first", FIRST, first), made("second", SECOND, second), made("last", LAST, last))
     for key in ("spark.sql.shuffle.partitions",):
         spark.conf.set(key, "2")
+
+
+@contextmanager
+def lineage_kept_by(policy: str, broker: str) -> Iterator[None]:
+    """While the lineage topic has another policy of keeping messages."""
+    admin = AdminClient({"bootstrap.servers": broker})
+    for value in (policy, "compact"):
+        change = ConfigEntry("cleanup.policy", value, incremental_operation=AlterConfigOpType.SET)
+        resource = ConfigResource(ResourceType.TOPIC, LINEAGE, incremental_configs=[change])
+        for asked in admin.incremental_alter_configs([resource]).values():
+            asked.result(60)
+        if value == policy:
+            yield
 
 
 class Killed(Exception):
@@ -247,6 +267,8 @@ def test_chained_jobs_go_back_together_and_end_as_if_nothing_had_been_wrong(stor
     before = story.everything()
     with pytest.raises(RunError, match=rf"Cannot rewind '{story.name}_first' alone: .*_second"):
         plan_rewind(story.app(story.first), ToBatch(1))
+    with lineage_kept_by("delete", story.first.broker), pytest.raises(RunError, match="policy is delete, not compact"):
+        story.plan(ToBatch(1))
     shown = story.plan(ToBatch(1))
     points = {(app.app.rpartition("_")[2], one.query): (one.batch, one.reset.removed)
               for app in shown.apps for one in app.queries}  # fmt: skip
@@ -291,7 +313,8 @@ def test_chained_jobs_go_back_together_and_end_as_if_nothing_had_been_wrong(stor
     # Back to before the first rewind, with messages of all earlier processes in between.
     story.send("right", opened.id, "right", 99, 7777)
     story.code(1000)
-    rewind(story.app(story.first), story.plan(ToBatch(0)))
+    told = json.loads(story.command("rewind", str(story.first.folder), *["--to", "0", "--cascade", "--yes", "--json"]))
+    assert [one["app"] for one in told["downstream"]] == [story.second.name, story.last.name]
     story.send("right", opened.id, "right", 99, 7777)
     story.check(range(6))
     story.run(1000, range(6, 24))
