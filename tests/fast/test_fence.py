@@ -158,7 +158,8 @@ def test_the_documented_lines_for_other_consumers_judge_as_we_do(until: dict[str
 def test_the_sender_that_nobody_knows_is_read_from_sparks_words() -> None:
     said = "[USER_RAISED_EXCEPTION] which messages count is not known for run 'live_9', query 'out' SQLSTATE: P0001"
     assert unknown_sender(said) == ("live_9", "out")
-    assert unknown_sender("anything else") is None
+    plan = "raise_error(concat(which messages count is not known for run ', cast(x as string), ', query ', y, '))"
+    assert unknown_sender(f"anything else\n=== Streaming Query ===\nFilter {plan}") is None
 
 
 def test_an_archive_is_read_while_its_cluster_is_away_unless_some_of_it_is_known_not_to_count(

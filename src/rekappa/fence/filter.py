@@ -11,7 +11,8 @@ if TYPE_CHECKING:
     from pyspark.sql import Column
 
 _UNKNOWN = "which messages count is not known for run"
-_SAID = re.compile(rf"{_UNKNOWN} '(?P<run>[^']*)', query '(?P<query>[^']*)'")
+# Spark adds the query's plan to an error, which has these words in pieces: no name follows them there.
+_SAID = re.compile(rf"{_UNKNOWN} '(?P<run>[^'\s,()]+)', query '(?P<query>[^'\s,()]+)'")
 _ALL = (1 << 63) - 1
 
 

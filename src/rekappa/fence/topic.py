@@ -47,15 +47,14 @@ class LineageTopic:
 
     def require_compacted(self) -> None:
         """Refuse a lineage topic that would forget its lines, by its retention; one that is not there will be made."""
-        from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType  # type: ignore[attr-defined]
+        from confluent_kafka.admin import ConfigResource, ResourceType  # type: ignore[attr-defined]
 
         with self._asking("read"):
             if not self._there():
                 return
-            asked = AdminClient({**_QUIET, **self.options}).describe_configs(
-                [ConfigResource(ResourceType.TOPIC, LINEAGE)]
-            )
-            policy = next(iter(asked.values())).result(PATIENCE)["cleanup.policy"].value
+            admin = self._admin()
+            (asked,) = admin.describe_configs([ConfigResource(ResourceType.TOPIC, LINEAGE)]).values()
+            policy = asked.result(PATIENCE)["cleanup.policy"].value
         if policy != "compact":
             raise SourceError(
                 f"Cannot rely on topic {LINEAGE!r} of {self._address}: its cleanup.policy is {policy}, not compact",
@@ -67,10 +66,14 @@ class LineageTopic:
     def _address(self) -> str:
         return self.options["bootstrap.servers"]
 
-    def _there(self) -> bool:
+    def _admin(self) -> Any:
+        """To be held until it has answered: what is asked of one that nobody holds any more is not answered."""
         from confluent_kafka.admin import AdminClient
 
-        return LINEAGE in AdminClient({**_QUIET, **self.options}).list_topics(timeout=PATIENCE).topics
+        return AdminClient({**_QUIET, **self.options})
+
+    def _there(self) -> bool:
+        return LINEAGE in self._admin().list_topics(timeout=PATIENCE).topics
 
     def _messages(self) -> Iterator[Message]:
         from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
@@ -117,15 +120,16 @@ class LineageTopic:
     def _make(self) -> None:
         """One partition: what is written later is read later."""
         from confluent_kafka import KafkaError, KafkaException
-        from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+        from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
 
         if self._there():
             self.require_compacted()
             return
         settings = {"cleanup.policy": "compact"}
         wanted = NewTopic(LINEAGE, num_partitions=1, replication_factor=-1, config=settings)
+        admin = self._admin()
         try:
-            AdminClient({**_QUIET, **self.options}).create_topics([wanted])[LINEAGE].result(PATIENCE)
+            admin.create_topics([wanted])[LINEAGE].result(PATIENCE)
         except KafkaException as error:
             if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
                 raise
