@@ -286,7 +286,7 @@ def test_chained_jobs_go_back_together_and_end_as_if_nothing_had_been_wrong(stor
     opened = story.store.runs(story.first.name)[0]
     assert len(opened.progress["done"]) == 1
     assert [one["reset"] for one in opened.spec["rewind"]["queries"]] == [
-        {**one["reset"]} for one in shown.as_json()["queries"]
+        one["reset"] for one in shown.as_json()["queries"]
     ]
     for project in story.projects:
         with pytest.raises(RunError, match="is not completed"):

@@ -78,7 +78,9 @@ class LineageTopic:
     def _messages(self) -> Iterator[Message]:
         from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
-        told = {"group.id": "rekappa-lineage", "enable.auto.commit": "false", "enable.partition.eof": "true"}
+        told = {"group.id": LINEAGE, "enable.auto.commit": "false", "enable.partition.eof": "true"}
+        # The end is told at once, not when the broker has waited for more.
+        told["fetch.wait.max.ms"] = "10"
         consumer = Consumer({**_QUIET, **self.options, **told})
         deadline = time.monotonic() + PATIENCE
         try:
