@@ -66,6 +66,7 @@ def rewind(
     """
     from rekappa.config.bind import load_app
     from rekappa.config.load import load
+    from rekappa.operations.deeds import record_deed
     from rekappa.recovery import rewind as operation
     from rekappa.recovery.listing import queries_of
     from rekappa.runs.current import current_run
@@ -90,6 +91,7 @@ def rewind(
             raise RunError(
                 "Cannot show what --undo or --resume would do: the plan that was made is what they carry out"
             )
+        record_deed(home, "resume rewind" if completing else "undo rewind", loaded.config.app)
         live = opened()
         ended = (operation.resume if completing else operation.undo_rewind)(live, tell=note)
         out.record({"app": ended.app, "run": ended.id, "state": ended.state}, title="Goes on")
@@ -106,6 +108,7 @@ def rewind(
     if dry_run:
         return
     _agree("Rewind?", yes)
+    record_deed(home, "rewind", run.app, run.id, to=to or savepoint or ("newest" if new_savepoint else "no state"))
     ended = operation.rewind(live, plan, tell=note)
     if start and plan.downstream:
         out.message("; ".join(_start_detached(home, store.run(one.operation).folder) for one in plan.apps))
