@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from rekappa.cli.demo_words import say, step
@@ -24,7 +25,7 @@ def tell_chain(story: ChainStory, out: Output) -> dict[str, Any]:
         bootstrap = story.up()
         assert story.spark
     with step("rekappa run enrich; rekappa run hourly", "12:00 to 13:00, all well"):
-        moment = story.run_hours(range(BAD), bootstrap)
+        moment = story.run_hours(range(BAD), bootstrap).replace(microsecond=0) + timedelta(seconds=1)
     say(f"Somebody deploys a bug in the first: {RIGHT} became {WRONG}. It runs from 13:00 to 16:00.")
     story.deploy(wrong=True)
     with step("rekappa run enrich; rekappa run hourly", "three hours of events, wrong"):
