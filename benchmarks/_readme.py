@@ -16,8 +16,8 @@ HEADING, NEXT = "## How fast\n", "\n## "
 SENTENCES = (
     "A day of {bulk.rows} impressions joined with a tenth as many playbacks, on two cores, as ratios inside one run"
     " ([all figures](docs/benchmarks.md)): the whole command `rekappa backfill`, in bulk mode, takes"
-    " {bulk.bulk_to_plain} of the time of the simplest hand-written Spark batch job and {bulk.bulk_to_tuned} of the same"
-    " job tuned by hand, its work beginning after {bulk.bulk_until_work} seconds.",
+    " {bulk.bulk_to_plain} of the time of the simplest hand-written Spark batch job and {bulk.bulk_to_tuned} of the"
+    " same job tuned by hand, its work beginning after {bulk.bulk_until_work} seconds.",
     "In ordered mode, with state, it takes {ordered.default_to_tuned} times the tuned job.",
     "Custom state in Python (`transformWithState`) goes through Spark's state store at about a millisecond an event; in"
     " bulk mode the same code takes {sessions.bulk_events_per_second} events a second,"
