@@ -49,7 +49,7 @@ def advise(
     from rekappa.recovery.facts import gather
     from rekappa.recovery.outage import Trouble
     from rekappa.recovery.render import advice_lines
-    from rekappa.runs.backfill import backfill_session
+    from rekappa.runs.session import backfill_session
 
     told = Trouble(trouble) if trouble else None
     spark = backfill_session(loaded, home)
