@@ -25,10 +25,12 @@ from benchmarks._replay import archive_source, planned
 from rekappa.config.bind import load_app
 from rekappa.config.load import load
 from rekappa.plan.store import load as load_plan
+from rekappa.replay.bulk import through_python
 from rekappa.replay.custom.batches import BATCH
 from rekappa.replay.custom.run import sliced_rows
 from rekappa.replay.ordered import HoldBack, run_slices
 from rekappa.spark.session import open_session
+from rekappa.spark.state import settings
 from rekappa.storage.location import Location
 from rekappa.timeline import Window
 
@@ -110,8 +112,9 @@ def _contend(name: str) -> dict[str, Any]:
             plan = load_plan(at / "plan")
             body = _idle if name == IDLE else job.body
             renamed = replace(job, sources=("playbacks",), body=lambda playbacks: body(playbacks))
-            rows, _ = sliced_rows(spark, {"playbacks": source}, plan, plan.jobs[0], renamed, "sessions")
-            write(rows.drop(BATCH), 0)
+            with settings(spark, {one.key: one.value for one in through_python(plan.jobs[0])}):
+                rows, _ = sliced_rows(spark, {"playbacks": source}, plan, plan.jobs[0], renamed, "sessions")
+                write(rows.drop(BATCH), 0)
         else:
             run_slices(
                 spark,
