@@ -23,6 +23,17 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _PATIENCE = 300
+_APP = {
+    "app": "classes",
+    "sources": {
+        "events": {
+            "schema": "id BIGINT",
+            "event_time": "id",
+            "candidates": {"live": {"type": "kafka", "topic": "events"}},
+        }
+    },
+    "sinks": {"out": {"type": "null"}},
+}
 
 
 def archive() -> Path:
@@ -49,7 +60,7 @@ def make() -> bool:
     wanted = archive()
     wanted.parent.mkdir(parents=True, exist_ok=True)
     fresh = wanted.with_name(f"{wanted.stem}-{os.getpid()}.new")
-    config = AppConfig.model_validate({"app": "classes", "sources": {}, "sinks": {}})
+    config = AppConfig.model_validate(_APP)
     with tempfile.TemporaryDirectory() as folder:
         options = {"spark.driver.extraJavaOptions": f'"-XX:ArchiveClassesAtExit={fresh}"'}
         spark = open_session(config, "backfill", Home(Path(folder)), **options)
