@@ -136,13 +136,15 @@ SECTIONS = {
     ),
     "growth": Section(
         "Growth on disk",
-        "Files and bytes that an idle router leaves (a note of completeness a minute; a week has 10,080), the metadata"
-        " of a live sink whose snapshots last as long as a hundred of its commits, and the checkpoint and logs of an"
-        " idle live run, in quarters of the way.",
+        "Files and bytes on disk, in quarters of the way: of an idle router (a note of completeness a minute; a week"
+        " has 10,080), of the metadata of a live sink whose snapshots last as long as a hundred of its commits, of an"
+        " idle live run that looks for events ten times a second (checkpoint, savepoints, logs, run store, table), and"
+        " of the same run after every minute of a week as a simulated clock tells it.",
         (
             Figure("idle router, after so many notes", "idle_router", "levels off"),
             Figure("busy sink, after so many batches", "busy_sink", "levels off"),
-            Figure("idle live run", "idle_live", "levels off"),
+            Figure("idle live run, after so much of 40 s", "idle_live", "levels off"),
+            Figure("idle live run, after so many minutes of a week", "idle_week", "levels off"),
         ),
     ),
     "router": Section(
@@ -175,13 +177,15 @@ SECTIONS = {
     ),
     "console": Section(
         "The console's pages",
-        "Milliseconds until the server has made a page (median of 15), with many runs in the store; what the archive's"
-        " pages show was found out before, in the background.",
+        "Milliseconds until the server has made a page (median of 15), with many runs in the store and a real Iceberg"
+        " archive of so many files, made from metadata alone. What pages show of it is found out in the background, by"
+        " the commands that do so on the command line, which takes as long as is told here.",
         (
             Figure("runs in the store", "runs"),
             Figure("files in the archive", "files"),
             Figure("milliseconds", "milliseconds"),
             Figure("slowest page", "slowest", most=200),
+            Figure("seconds until all commands had answered", "seconds_in_the_background"),
         ),
     ),
     "rate": Section(

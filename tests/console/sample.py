@@ -23,6 +23,9 @@ from rekappa.console.context import Console
 from rekappa.console.observed import Observation
 from rekappa.expect import CodeChange
 from rekappa.home import Home
+from rekappa.recovery.advice import advise
+from rekappa.recovery.outage import Memory, OutageFacts, QueryFacts, Trouble
+from rekappa.shown import plain
 from rekappa.store.address import Address
 from rekappa.store.database import Database
 from rekappa.store.desk import Desk
@@ -42,13 +45,45 @@ WINDOW = Window(START + timedelta(minutes=40), START + timedelta(hours=2))
 TOKEN = "token-of-this-start"
 LIVE, DONE, PUBLISHED = "live_20261101_120000_a1b2", "backfill_20261101_151000_c3d4", "backfill_20261101_151500_e5f6"
 FAILED, PLAN, EFFECT = "backfill_20261031_090000_0708", "task_20261101_150900_aaaa", "task_20261101_152000_bbbb"
+ADVICE, REWIND = "task_20261101_150000_dddd", "task_20261101_150300_eeee"
 CONTROL = "control_20261101_151200_9a9a"
+
+
+RATES = """\
+app: rates
+sources:
+  plays:
+    schema: impression_id BIGINT, show_id BIGINT, playback_id BIGINT, event_ts TIMESTAMP
+    event_time: event_ts
+    selected: follow
+    candidates:
+      follow: {type: iceberg, table: lake.demo.plays}
+sinks:
+  rates: {type: kafka, topic: rates, key: [show_id]}
+"""
+BOARD = """\
+app: board
+sources:
+  rates:
+    schema: show_id BIGINT, rate DOUBLE, event_ts TIMESTAMP
+    event_time: event_ts
+    candidates:
+      live: {type: kafka, topic: rates}
+sinks:
+  board: {type: iceberg, table: lake.board.rates, mode: append, event_time: event_ts}
+"""
+CHAINED = {"rates": RATES, "board": BOARD}
+"""Apps that read what the first one writes."""
 
 
 def fill(folder: Path) -> Home:
     """The demo's app in `folder`, and a store as if its story had been told."""
     home = Home(folder / ".rekappa")
     shutil.copytree(Path(rekappa.demo.__file__).parent / "project", folder / "plays")
+    for name, text in CHAINED.items():
+        (folder / name).mkdir()
+        (folder / name / "rekappa.yaml").write_text(text)
+        (folder / name / "app.py").write_text("")
     home.made().logs.mkdir()
     store, desk, app = RunStore.open(home), Desk.open(home), str(folder / "plays")
     spec: dict[str, Any] = {
@@ -130,6 +165,8 @@ def _tasks(home: Home, desk: Desk, app: str) -> None:
          "Cannot read topic 'impressions' of region 'local': no broker. It was started again 10 times in a row."),
         (PLAN, ("plan", app, "--json"), False, None, TaskState.DONE, None),
         (EFFECT, ("publish", DONE, "--dry-run", "--json"), False, DONE, TaskState.DONE, None),
+        (ADVICE, ("advise", app, "--json"), False, None, TaskState.DONE, None),
+        (REWIND, ("rewind", app, "--to=20", "--dry-run", "--json"), False, None, TaskState.DONE, None),
     ):  # fmt: skip
         task = Task(name, words, "anna", "console", str(home.root.parent), host.name, host.machine, "plays", run, kept)
         desk.add_task(task)
@@ -139,6 +176,8 @@ def _tasks(home: Home, desk: Desk, app: str) -> None:
         "sink": "plays", "target": "lake.demo.plays", "state": "never published", "done": False, "added": 0,
         "changed": 2391, "removed": 0, "unchanged": 21_499, "files_dropped": 0, "files_rewritten": 3}]}))  # fmt: skip
     answer_file(home, PLAN).write_text(json.dumps(plan()))
+    answer_file(home, ADVICE).write_text(json.dumps(advice()))
+    answer_file(home, REWIND).write_text(json.dumps(rewind()))
     for who, what, run in (("anna", "start", LIVE), ("anna", "backfill", DONE), ("ben", "validate", DONE),
                            ("ben", "publish", PUBLISHED)):  # fmt: skip
         desk.tell(who, "console", what, "plays", run)
@@ -157,6 +196,21 @@ def plan() -> dict[str, Any]:
            "chunks": [{}], "slices": 0, "estimate": estimate, "sources": sources,
            "warnings": ["Source 'playbacks' is not complete for the last ten minutes of the drain."]}  # fmt: skip
     return {"window": window, "regions": [], "jobs": [job]}
+
+
+def advice() -> dict[str, Any]:
+    """What `rekappa advise --json` would say: made of the same values, by the same rules."""
+    query = QueryFacts("plays", memory=Memory.BOUNDED, remembers=timedelta(minutes=30), takes=timedelta(seconds=21))
+    facts = OutageFacts("plays", WINDOW, START + timedelta(hours=3), Trouble.WRONG, (query,), run=LIVE)
+    return {"facts": plain(facts), "advice": plain(advise(facts))}
+
+
+def rewind() -> dict[str, Any]:
+    reset = {"sink": "plays", "target": "lake.demo.plays", "removed": 8120, "restored": 0,
+             "told": "10 commits are taken out by their stamps"}  # fmt: skip
+    query = {"query": "plays", "batch": 20, "committed": (START + timedelta(hours=2)).isoformat(), "reset": reset,
+             "savepoint": "before-the-release", "notes": ["its code has changed since"]}  # fmt: skip
+    return {"operation": "live_20261101_153000_f0f0", "app": "plays", "run": LIVE, "queries": [query]}
 
 
 def answers() -> dict[tuple[str, ...], Observation]:
@@ -221,8 +275,17 @@ def served(console: Console) -> Iterator[str]:
         thread.join(30)
 
 
+class OfOneApp(Known):
+    """Of the other apps nothing is known yet."""
+
+    def ask(self, *words: str, **rest: object) -> Observation:
+        if any(word.endswith(f"/{name}") for word in words for name in CHAINED):
+            return Observation(None)
+        return super().ask(*words, **rest)
+
+
 def sample_console(folder: Path) -> Console:
     home = fill(folder)
-    known = Known(home, folder)
+    known = OfOneApp(home, folder)
     known.answers = answers()
     return Console(home, folder, known, TOKEN, "anna")

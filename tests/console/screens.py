@@ -8,7 +8,7 @@ import tempfile
 from pathlib import Path
 
 from console.browser import browser
-from console.sample import DONE, LIVE, PLAN, PUBLISHED, TOKEN, sample_console, served
+from console.sample import ADVICE, DONE, LIVE, PLAN, PUBLISHED, TOKEN, sample_console, served
 
 PAGES = {
     "apps": "/",
@@ -22,12 +22,13 @@ PAGES = {
     "published": f"/runs/{PUBLISHED}/publish",
     "archive": "/apps/plays/archive",
     "checkpoints": "/apps/plays/checkpoints",
+    "advice": f"/apps/plays/advise?start=2026-11-01T12:40Z&end=2026-11-01T14:00Z&task={ADVICE}",
     "job": "/tasks/task_20261101_145500_cccc",
     "audit": "/audit",
 }
 
 
-SHOWN = ["backfill", "validation", "publish"]
+SHOWN = ["apps", "backfill", "validation", "publish", "checkpoints", "advice", "backfill-dark", "run-phone"]
 """What docs/console.md shows; others by their names."""
 
 

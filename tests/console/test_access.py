@@ -16,11 +16,12 @@ from rekappa.store.tables import SESSIONS
 
 LOOKING = ["/", "/runs", "/runs/backfill_1", "/apps/shop", "/apps/shop/backfill", "/apps/shop/archive", "/tasks",
            "/audit", "/live/runs/backfill_1", "/runs/backfill_1/validation", "/runs/backfill_1/publish",
-           "/apps/shop/checkpoints"]  # fmt: skip
+           "/apps/shop/checkpoints", "/apps/shop/advise", "/runs/backfill_1/code"]  # fmt: skip
 FOR_PROGRAMS = ["/api/runs", "/api/runs/backfill_1", "/api/apps", "/api/jobs", "/api/audit", "/metrics"]
 CHANGES = ["/runs/backfill_1/cancel", "/runs/backfill_1/validate", "/runs/backfill_1/publish", "/runs/backfill_1/undo",
            "/runs/backfill_1/effect", "/apps/shop/start", "/apps/shop/restart", "/apps/shop/override",
-           "/apps/shop/backfill", "/apps/shop/plan", "/apps/shop/archive/compact", "/apps/shop/router"]  # fmt: skip
+           "/apps/shop/backfill", "/apps/shop/plan", "/apps/shop/archive/compact", "/apps/shop/router",
+           "/apps/shop/advise", "/apps/shop/rewind", "/apps/shop/bootstrap", "/apps/shop/savepoint"]  # fmt: skip
 
 
 def test_without_a_login_nothing_is_shown(site: Site) -> None:

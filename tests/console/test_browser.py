@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -132,30 +133,141 @@ def test_script_in_data_does_not_run_and_the_policy_blocks_inline_code(told: tup
     assert dialogs == []
 
 
-def test_keyboard_and_names(told: tuple[str, Home, Page]) -> None:
-    """Every field has a label, every picture a name, and the first stop of the keyboard leads past the menu."""
+EVERY_PAGE = [
+    "/", "/apps/plays", "/apps/plays/backfill", "/apps/plays/archive", "/apps/plays/checkpoints", "/apps/plays/advise",
+    "/runs", f"/runs/{DONE}", f"/runs/{DONE}/validation", f"/runs/{DONE}/publish", f"/runs/{DONE}/code", "/tasks",
+    f"/tasks/{PLAN}", "/audit",
+]  # fmt: skip
+UNNAMED = """() => {
+  const named = (one) => (one.labels && one.labels.length) || one.getAttribute("aria-label") || one.textContent.trim();
+  const fields = [...document.querySelectorAll("input:not([type=hidden]), select, textarea, button, a[href]")];
+  const pictures = [...document.querySelectorAll("svg:not([aria-hidden])")].filter((one) => !one.querySelector("text"));
+  return [...fields.filter((one) => !named(one)), ...pictures.filter((one) => !one.getAttribute("aria-label")),
+          ...[...document.querySelectorAll("table th")].filter((one) => !one.textContent.trim())]
+    .map((one) => one.outerHTML.slice(0, 120));
+}"""
+FOCUSED = """() => {
+  const one = document.activeElement, box = one.getBoundingClientRect(), style = getComputedStyle(one);
+  return {place: box.top + window.scrollY, left: box.left, name: one.outerHTML.slice(0, 120),
+          inside: document.getElementById("main").contains(one), body: one === document.body,
+          outline: style.outlineStyle, width: style.outlineWidth};
+}"""
+
+
+def test_everything_has_a_name_for_those_who_do_not_see_it(told: tuple[str, Home, Page]) -> None:
     address, _, page = told
-    for path in (
-        "/",
-        "/apps/plays",
-        "/apps/plays/backfill",
-        "/apps/plays/archive",
-        f"/runs/{DONE}/validation",
-        "/runs",
-    ):
+    for path in EVERY_PAGE:
         page.goto(address + path)
-        unnamed = page.evaluate(
-            "() => [...document.querySelectorAll('input:not([type=hidden]), select, textarea')]"
-            ".filter(one => !one.labels.length && !one.getAttribute('aria-label')).map(one => one.outerHTML)"
-        )
-        assert unnamed == [], path
-        pictures = (
-            "() => [...document.querySelectorAll('svg:not([aria-hidden]):not([aria-label])')].map(one => one.outerHTML)"
-        )
-        assert [one[:80] for one in page.evaluate(pictures) if "<text" not in one] == [], path
+        page.evaluate("() => document.querySelectorAll('details').forEach((one) => { one.open = true; })")
+        assert page.evaluate(UNNAMED) == [], path
         assert page.locator("h1").count() == 1, path
+        assert page.locator("html[lang]").count() == 1
+        ids = page.evaluate("() => [...document.querySelectorAll('[id]')].map((one) => one.id)")
+        assert len(ids) == len(set(ids)), (path, "an id stands there twice")
+
+
+def test_the_keyboard_goes_through_a_page_from_its_top_to_its_end_and_one_sees_where_it_is(
+    told: tuple[str, Home, Page],
+) -> None:
+    address, _, page = told
+    for path in ("/apps/plays", "/apps/plays/backfill", "/apps/plays/checkpoints", f"/runs/{DONE}/validation"):
+        page.goto(address + path)
         page.keyboard.press("Tab")
         assert page.evaluate("() => document.activeElement.textContent") == "Skip to the content", path
+        stops = []
+        for _ in range(80):
+            page.keyboard.press("Tab")
+            now = page.evaluate(FOCUSED)
+            if now["body"]:
+                break
+            assert (now["outline"], now["width"]) == ("solid", "3px"), now
+            stops.append(now)
+        inside = [one for one in stops if one["inside"]]
+        assert len(inside) > 5, path
+        # Down the page; within a line, where boxes are not equally high, to the right.
+        back = [
+            (one["name"], other["name"])
+            for one, other in pairwise(inside)
+            if other["place"] < one["place"] - 40 and other["left"] <= one["left"]
+        ]
+        assert back == [], path
+
+
+def test_a_change_needs_no_mouse(told: tuple[str, Home, Page]) -> None:
+    """By the keyboard alone: choose a candidate, ask, and say no."""
+    address, home, page = told
+    page.goto(f"{address}/apps/plays")
+    page.get_by_role("radio", name="live kafka playbacks").focus()
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("Tab")
+    page.keyboard.press("Enter")
+    page.get_by_role("button", name="Yes").wait_for()
+    assert page.evaluate("() => document.activeElement.textContent").startswith("Yes"), "the answer has the focus"
+    page.keyboard.press("Tab")
+    page.keyboard.press("Enter")
+    page.get_by_role("heading", name="Sources", exact=True).wait_for()
+    assert Desk.open(home).overrides("plays") == []
+
+
+def test_pointing_at_a_chart_tells_its_values_in_the_reader_s_time(told: tuple[str, Home, Page]) -> None:
+    address, _, page = told
+    page.goto(f"{address}/runs/{LIVE}")
+    assert page.locator("time.tick").first.inner_text().startswith("21:00:"), "noon UTC in Tokyo"
+    assert page.locator(".zone").first.inner_text() == "your time"
+    page.locator("svg[data-series]").nth(1).hover()
+    told_there = page.locator(".readout:visible").inner_text()
+    assert "2026-11-01 21:0" in told_there
+    assert "plays" in told_there
+
+
+def test_advice_leads_to_the_window_it_speaks_of(told: tuple[str, Home, Page]) -> None:
+    address, _, page = told
+    page.goto(f"{address}/apps/plays")
+    page.get_by_role("link", name="Advice", exact=True).click()
+    page.get_by_text("only what it wrote until then is wrong").wait_for()
+    assert "rates" in page.inner_text("main"), "the apps that read what it writes are named"
+    page.get_by_role("link", name="Plan the backfill").click()
+    page.wait_for_selector("#estimate table")
+    assert page.input_value("#start") == "2026-11-01T12:40Z"
+    assert page.input_value("#end") == "2026-11-01T14:30Z", "as far as the wrong state reached"
+
+
+def test_the_apps_are_drawn_as_they_are_chained(told: tuple[str, Home, Page]) -> None:
+    address, _, page = told
+    page.goto(address)
+    drawn = page.get_by_role("img", name="plays to rates by table lake.demo.plays")
+    assert drawn.locator("a").count() == 3
+    drawn.locator("a", has_text="rates").click()
+    page.get_by_role("heading", name="rates", level=1).wait_for()
+    assert page.get_by_role("link", name="board").count() == 1, "what it writes reaches the last one"
+
+
+def test_without_javascript_pages_work_but_do_not_move(told: tuple[str, Home, Page]) -> None:
+    address, home, page = told
+    browser = page.context.browser
+    assert browser is not None
+    context = browser.new_context(java_script_enabled=False)
+    plain = context.new_page()
+    plain.goto(f"{address}/login?token={TOKEN}")
+    for path in EVERY_PAGE:
+        answer = plain.goto(address + path)
+        assert answer is not None
+        assert answer.status == 200, path
+        assert len(plain.locator("main").inner_text()) > 80, path
+    plain.goto(f"{address}/apps/plays/backfill?start=2026-11-01T12:40Z&end=2026-11-01T14:00Z&plan={PLAN}")
+    assert "A join within a bounded time" in plain.locator("#plan").inner_text()
+    plain.get_by_role("button", name="Start the backfill").click()
+    assert "rekappa backfill" in plain.locator("pre").inner_text()
+    plain.get_by_role("link", name="No, go back").click()
+    plain.goto(f"{address}/apps/plays")
+    plain.get_by_role("radio", name="backfill iceberg lake.events.playbacks").check()
+    plain.get_by_role("button", name="Switch playbacks").click()
+    plain.get_by_role("button", name="Yes").click()
+    assert [one.key for one in Desk.open(home).overrides("plays")] == ["sources.playbacks.selected"]
+    plain.get_by_role("button", name="Take back").click()
+    plain.get_by_role("button", name="Yes").click()
+    assert Desk.open(home).overrides("plays") == []
+    context.close()
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -163,9 +275,7 @@ def test_a_phone_scrolls_no_page_sideways(told: tuple[str, Home, Page], scheme: 
     address, _, page = told
     page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
     page.set_viewport_size({"width": 375, "height": 700})
-    pages = ["/", "/apps/plays", "/apps/plays/backfill", "/apps/plays/archive", "/apps/plays/checkpoints", "/runs"]
-    pages += [f"/runs/{DONE}", f"/runs/{DONE}/validation", f"/runs/{DONE}/publish", "/tasks", "/audit"]
-    for path in pages:
+    for path in EVERY_PAGE:
         page.goto(address + path)
         wide = page.evaluate("() => document.documentElement.scrollWidth - document.documentElement.clientWidth")
         assert wide <= 0, (path, wide)

@@ -20,6 +20,8 @@ from console.test_pages import a_verdict
 from rekappa.cli.main import main
 from rekappa.errors import PlanError, RunError
 from rekappa.home import Home
+from rekappa.operations.core import Core
+from rekappa.operations.points import RestartFrom, drop_change, rewind_change, savepoint_change
 from rekappa.operations.window import WindowForm
 from rekappa.stack.process import birth_of
 from rekappa.store.desk import Desk
@@ -149,6 +151,25 @@ def test_what_is_written_in_a_form_is_never_an_option(site: Site) -> None:
     ):
         with pytest.raises(PlanError):
             wrong.words()
+
+
+@pytest.mark.parametrize("dry", [True, False])
+def test_every_way_to_restart_a_job_is_a_command_that_rekappa_takes(site: Site, dry: bool) -> None:
+    """Each is understood, and refused only because the app never ran: a wrong word would be told as one."""
+    core = Core(site.home, site.folder, "olga", "console")
+    ways = (RestartFrom("2026-11-01T13:00Z"), RestartFrom("7"), RestartFrom(savepoint="mark"), RestartFrom(new=True),
+            RestartFrom(nothing=True))  # fmt: skip
+    a_backfill(site)
+    for way in ways:
+        change = rewind_change(core, "shop", way, dry=dry)
+        told = CliRunner().invoke(main, change.words, env={"REKAPPA_HOME": str(site.home.root)})
+        assert (told.exit_code, "it never ran here" in told.stderr) == (2, True), (change.words, told.stderr)
+    for savepoint in (savepoint_change(core, "shop", "mark"), drop_change(core, "shop", "mark")):
+        told = CliRunner().invoke(main, savepoint.words, env={"REKAPPA_HOME": str(site.home.root)})
+        assert (told.exit_code, "Usage" in told.stderr) == (2, False), told.stderr
+    for wrong in (RestartFrom(), RestartFrom("7", nothing=True)):
+        with pytest.raises(RunError, match="choose one point"):
+            rewind_change(core, "shop", wrong)
 
 
 def test_pauses_grow_and_end() -> None:

@@ -18,11 +18,13 @@ from rekappa.expect import CodeChange
 from rekappa.store.address import Address
 from rekappa.store.database import Database
 from rekappa.store.dialects import dialect_of
-from rekappa.store.record import Kind, Run, State
+from rekappa.store.kept import keep_code
+from rekappa.store.leases import run_lease
+from rekappa.store.record import Kind, Run, Start, State
 from rekappa.store.rows import run_row
 from rekappa.store.tables import RUNS
 from rekappa.store.task import Task, TaskState
-from rekappa.tasks.files import log_file
+from rekappa.tasks.files import answer_file, log_file
 from rekappa.timeline import Window
 from rekappa.validate.kept import verdict_of
 from rekappa.validate.over_time import OverTime, Stretches
@@ -81,6 +83,23 @@ def test_script_in_anything_that_is_shown_stays_text(site: Site) -> None:
     site.desk.add_task(task)
     log_file(site.home, "task_1").write_text(SCRIPT)
     site.desk.override("shop", "owner", SCRIPT, SCRIPT)
+    for name, words, told in (
+        ("task_2", ("advise", "shop"), {
+            "facts": {"window": {"start": None, "end": None}, "trouble": SCRIPT, "run": SCRIPT, "queries": [
+                {"sink": SCRIPT, "place": SCRIPT, "memory": SCRIPT, "refused": SCRIPT, "consumers": [SCRIPT]}]},
+            "advice": [{"recovery": SCRIPT, "sinks": [SCRIPT], "why": [SCRIPT], "notes": [SCRIPT],
+                        "commands": [f"rekappa plan shop --start '{SCRIPT}' --end '{SCRIPT}' --sink '{SCRIPT}'"]}]}),
+        ("task_3", ("rewind", "shop", "--dry-run"), {"queries": [
+            {"query": SCRIPT, "batch": SCRIPT, "committed": None, "savepoint": SCRIPT, "notes": [SCRIPT],
+             "reset": {"sink": SCRIPT, "target": SCRIPT, "removed": 1, "restored": 0, "told": SCRIPT}}]}),
+        ("task_4", ("archive", "verify", "shop"), {"sound": False, "partitions": [
+            {"source": SCRIPT, "region": SCRIPT, "partition": 0, "gaps": [[1, 2]], "duplicates": []}]}),
+    ):  # fmt: skip
+        site.desk.add_task(Task(name, words, SCRIPT, "cli", "/", "h", "m", "shop", state=TaskState.DONE))
+        answer_file(site.home, name).write_text(json.dumps(told))
+    site.store.create(Run("live_1", "shop", Kind.LIVE, "f", State.STOPPED, progress={"waits": SCRIPT}))
+    (site.folder / "shop" / "app.py").write_text(f"# {SCRIPT}")
+    site.store.record_start(Start(run.id, "", 0, keep_code(site.home, site.folder / "shop")))
     letter = {"source": "clicks", "reason": SCRIPT, "archived": False, "region": SCRIPT, "topic": SCRIPT,
               "partition": 0, "offset": 1, "ingested": None, "size": 9, "value": "3c", "text": SCRIPT}  # fmt: skip
     status = {"source": SCRIPT, "table": SCRIPT, "lag": 1, "rows": 1, "files": 1, "small_files": 0, "bytes": 1,
@@ -96,6 +115,7 @@ def test_script_in_anything_that_is_shown_stays_text(site: Site) -> None:
     seen = 0
     for path in (
         "/", "/apps/shop", "/apps/shop/backfill", "/apps/shop/archive", "/apps/shop/checkpoints", "/runs", "/tasks",
+        "/apps/shop/advise", f"/runs/{run.id}/code", f"/apps/shop?key={SCRIPT}", f"/apps/shop/advise?start={SCRIPT}",
         "/tasks/task_1", "/audit", f"/runs/{run.id}", f"/runs/{run.id}/validation", f"/runs/{run.id}/publish",
         f"/apps/shop/estimate?start={SCRIPT}&end=x", f"/runs/{SCRIPT}", f"/runs?app={SCRIPT}", f"/login?next={SCRIPT}",
         f"/apps/shop/backfill?start={SCRIPT}&end={SCRIPT}&mode={SCRIPT}&settings={SCRIPT}",
@@ -104,7 +124,7 @@ def test_script_in_anything_that_is_shown_stays_text(site: Site) -> None:
         assert answer.status_code in (200, 404), (path, answer.text)
         assert SCRIPT not in answer.text, path
         seen += SCRIPT in unescape(answer.text)
-    assert seen > 10, "it was there to be escaped"
+    assert seen > 14, "it was there to be escaped"
 
 
 def test_no_secret_on_any_page(site: Site) -> None:
@@ -230,3 +250,52 @@ def test_pages_without_data_say_what_to_do_next(site: Site) -> None:
     assert olga.get("/apps/shop/backfill").status_code == 409
     (site.folder / "shop" / "rekappa.yaml").unlink()
     assert "rekappa new" in olga.get("/").text
+
+
+def test_a_setting_is_overridden_where_it_stands(site: Site) -> None:
+    olga, vera = site.logged_in("olga"), site.logged_in("vera")
+    page = olga.get("/apps/shop").text
+    assert "/apps/shop?key=profiles.backfill.spark.driver.memory#override" in page, "set or not"
+    chosen = olga.get("/apps/shop?key=archive.trigger").text
+    assert 'name="key" list="keys" value="archive.trigger"' in chosen
+    assert "#override" not in vera.get("/apps/shop").text
+
+
+def test_the_code_of_a_run_is_shown_as_it_was(site: Site) -> None:
+    run = a_backfill(site)
+    olga = site.logged_in("olga")
+    assert "No code is kept" in olga.get(f"/runs/{run.id}/code").text
+    code = keep_code(site.home, site.folder / "shop")
+    site.store.record_start(Start(run.id, "", 0, code))
+    (site.folder / "shop" / "app.py").write_text("# another day")
+    page = olga.get(f"/runs/{run.id}/code").text
+    assert "def totals(clicks)" in page
+    assert "hunter2" not in page
+    assert "another day" not in page
+    assert olga.get(f"/runs/{run.id}/code?hash=feed").status_code == 404
+
+
+def test_a_running_app_is_stopped_before_it_is_rewound_and_chained_apps_go_with_it(site: Site) -> None:
+    """The apps that its topics reach are named; the command that takes them back too is one word longer."""
+    for name, read in (("next", "totals"), ("last", "next")):
+        (site.folder / name).mkdir()
+        (site.folder / name / "app.py").write_text("")
+        (site.folder / name / "rekappa.yaml").write_text(
+            f"app: {name}\nsources:\n  {read}:\n    schema: id BIGINT, at TIMESTAMP\n    event_time: at\n"
+            f"    candidates: {{live: {{type: kafka, topic: {read}}}}}\n"
+            f"sinks:\n  {name}: {{type: kafka, topic: {name}}}\n"
+        )
+    config = (site.folder / "shop" / "rekappa.yaml").read_text()
+    (site.folder / "shop" / "rekappa.yaml").write_text(
+        config.partition("sinks:")[0] + "sinks:\n  totals: {type: kafka, topic: totals}\n"
+    )
+    site.store.create(Run("live_1", "shop", Kind.LIVE, str(site.folder / "shop")))
+    olga = site.logged_in("olga")
+    with site.store.claim([run_lease("live_1")], "run") as claim:
+        claim.begin("live_1")
+        page = olga.get("/apps/shop/checkpoints").text
+        claim.end(State.STOPPED)
+    assert "It is running: stop it first." in page
+    assert '<a href="/apps/next/checkpoints">next</a>, <a href="/apps/last/checkpoints">last</a>' in page
+    assert "shop to next by topic totals" in olga.get("/").text
+    assert "kafka totals to next" in olga.get("/apps/shop").text

@@ -17,10 +17,14 @@ from urllib.request import urlopen
 
 import pytest
 
+from console.test_changes import wait_until
 from rekappa.cli.console import free_port
 from rekappa.home import Home
 from rekappa.operations.logins import fits
 from rekappa.store.desk import Desk
+from rekappa.store.host import this_host
+from rekappa.store.task import Task, TaskState
+from rekappa.tasks.start import lost, task, tasks
 
 PROGRAM = (sys.executable, "-m", "rekappa.cli.main")
 
@@ -65,7 +69,6 @@ def test_its_owner_is_let_in_by_the_address_that_it_prints(tmp_path: Path) -> No
 
 def until_up(address: str) -> None:
     """It listens a moment after it has said where."""
-    from console.test_changes import wait_until
 
     def up() -> bool:
         try:
@@ -74,6 +77,54 @@ def until_up(address: str) -> None:
             return False
 
     wait_until(up, "the console listens")
+
+
+def test_after_a_reboot_it_starts_anew_what_ran(tmp_path: Path) -> None:
+    """A job whose keeper was of another boot of this machine, and one that had ended before."""
+    home, host = Home(tmp_path / ".rekappa"), this_host()
+    home.made()
+    desk, words = Desk.open(home), ("runs", "--json")
+    for name, state in (("task_1", TaskState.RUNNING), ("task_2", TaskState.DONE)):
+        desk.add_task(Task(name, (*words, f"--app={name}"), "olga", "cli", str(tmp_path), host.name, "another boot",
+                           kept=True, state=state, pid=1, process="another birth"))  # fmt: skip
+    assert [one.id for one in lost(home)] == ["task_1"]
+    with console(tmp_path, "--revive") as address:
+        until_up(address)
+        (anew,) = [one for one in tasks(home) if one.id not in ("task_1", "task_2")]
+        assert anew.words == (*words, "--app=task_1")
+        wait_until(lambda: task(home, anew.id).state is TaskState.DONE, "it has run again")
+        assert lost(home) == []
+    assert [(one.what, one.face) for one in desk.deeds()] == [("revive", "console")]
+    with console(tmp_path, "--revive") as address:
+        until_up(address)
+        assert len(tasks(home)) == 3, "once"
+
+
+def test_the_demo_s_console_shows_its_story_until_it_is_stopped(tmp_path: Path) -> None:
+    """What `rekappa demo --console` does when its tale is told: here over a project as the tale leaves it."""
+    from http.cookiejar import CookieJar
+    from urllib.request import HTTPCookieProcessor, build_opener
+
+    from console.sample import DONE, fill
+
+    fill(tmp_path / "demo")
+    code = "import sys, pathlib; from rekappa.cli.demo import _open_console; _open_console(pathlib.Path(sys.argv[1]))"
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, str(tmp_path / "demo")], stderr=subprocess.PIPE, text=True, cwd=tmp_path
+    )
+    assert process.stderr is not None
+    try:
+        address = process.stderr.readline().removeprefix("open ").strip()
+        story = process.stderr.readline()
+        assert "/apps/plays/backfill" in story
+        assert DONE in story, "the newest backfill"
+        until_up(address)
+        page = build_opener(HTTPCookieProcessor(CookieJar())).open(f"{address}&next=/runs/{DONE}/publish").read()
+        assert b"Effect on production" in page
+    finally:
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=300)
+    assert (process.returncode, "Traceback" in errors) == (0, False), errors
 
 
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="no openssl on this machine to make a certificate with")
@@ -108,7 +159,6 @@ def test_beyond_this_machine_it_wants_a_login_and_tls(tmp_path: Path) -> None:
         trusting = ssl.create_default_context(cafile=str(certificate))
         trusting.check_hostname = False
         port = int(address.split(":")[2].split("/")[0])
-        from console.test_changes import wait_until
 
         def answer() -> int | None:
             connection = HTTPSConnection("127.0.0.1", port, context=trusting)

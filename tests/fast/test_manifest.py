@@ -120,6 +120,14 @@ def test_every_object_and_template_fits_the_published_schemas(shop: Path) -> Non
     valid(found)
     (template,) = templates(found)
     valid([template])
+    own = objects("--console")[len(found) :]
+    assert [one["kind"] for one in own] == ["PersistentVolumeClaim", "Deployment", "Service"]
+    valid(own)
+    container = pod_of(own, "web-shop-console")["containers"][0]
+    given = {one["name"]: one.get("value") for one in container["env"]}
+    assert given["REKAPPA_STORE"] is given["REKAPPA_WEBHOOK"] is given["DB_PASSWORD"] is None, "secrets by name alone"
+    told = CliRunner().invoke(main, [*container["args"], "--dry-run"])
+    assert (told.exit_code, "no login is set up" in told.stderr) == (2, True), "the command is one that rekappa takes"
 
 
 def test_the_check_would_see_a_wrong_field(shop: Path) -> None:
@@ -327,7 +335,7 @@ def test_units_pass_systemds_own_check(shop: Path) -> None:
     """With signs in the words that systemd would replace, and a word that needs quotes."""
     odd = ("--set", "owner=100% of \"$HOME\" \\ 'x'", "--set", "profiles.live.master=local[2]")
     # systemd looks the user up, so it must be one of this machine.
-    told = call("--for", "systemd", "--folder", "/srv/a b", "--user", "root", *odd, "--out", "units")
+    told = call("--for", "systemd", "--folder", "/srv/a b", "--user", "root", *odd, "--console", "--out", "units")
     assert told.exit_code == 0, told.stderr
     units = sorted(str(path) for path in Path("units").iterdir())
     checked = subprocess.run(["systemd-analyze", "verify", "--man=no", *units], capture_output=True, text=True)
@@ -353,6 +361,10 @@ def test_a_unit_restarts_with_pauses_and_stops_in_peace(shop: Path) -> None:
         assert line in live.splitlines()
     assert "TimeoutStopSec=720" in router.splitlines()
     program = Path(sys.executable).with_name("rekappa")
+    *_, console = (one["text"] for one in json.loads(call(*UNITS, "--console", "--json").stdout)["files"])
+    assert "KillMode=process" in console.splitlines(), "what was started from it goes on"
+    assert "PrivateTmp=yes" not in console.splitlines(), "and so do its temporary files"
+    assert f"ExecStart={program} console --behind-proxy --revive --port 8787" in console.splitlines()
     assert f"ExecStart={program} archive run /srv/shop --set profiles.live.master=local[2]" in router.splitlines()
     assert os.access(program, os.X_OK)
 

@@ -51,6 +51,15 @@ def test_a_batch_of_rows_for_python_is_never_too_large_nor_empty(rows: int, wide
     assert found["spark.sql.execution.arrow.maxBytesPerBatch"] == 2**31 - 1, "Spark measures no batch row by row"
 
 
+@given(sizes, st.integers(1, 64), st.integers(1, 8))
+def test_on_a_cluster_a_task_has_its_share_of_one_executor(size: int, executors: int, each: int) -> None:
+    key = "spark.sql.adaptive.maxShuffledHashJoinLocalMapThreshold"
+    alone = settings_of(size, each)
+    spread = {one.key: one.value for one in bulk_settings(Facts({"events": size}, executors * each, 4 * GB, each))}
+    assert spread[key] == alone[key]
+    assert int(spread["spark.sql.shuffle.partitions"]) % (executors * each) == 0
+
+
 def test_the_profile_wins() -> None:
     chosen = bulk_settings(Facts({"events": GB}, 2, 4 * GB))
     left = unset_by(chosen, {"spark.sql.shuffle.partitions": 3})

@@ -106,3 +106,26 @@ def test_the_page_has_charts_rounded_figures_and_zones() -> None:
         "causes": {"change in code": [*cells]},
         "columns": {"rate": [*cells]},
     }
+
+
+def test_bars_are_as_wide_as_the_step_of_the_rows() -> None:
+    """Rows of ten-minute windows in stretches of five minutes; rows at any time keep theirs."""
+    every_other = OverTime(
+        HOUR, {"a": (0, 3, 0, 1, 0, 0, 0, 2, 0, 0, 0, 5)}, {"x": (0, 3, 0, 1, 0, 0, 0, 2, 0, 0, 0, 5)}
+    )
+    wide = every_other.stepped()
+    assert (wide.stretches.width, wide.stretches.count) == (timedelta(minutes=10), 6)
+    assert wide.causes == {"a": (3, 1, 0, 2, 0, 5)}
+    assert wide.columns == {"x": (3, 1, 0, 2, 0, 5)}
+    any_time = OverTime(HOUR, {"a": (0, 3, 2, 1, 0, 0, 0, 2, 0, 0, 0, 5)})
+    assert any_time.stepped() == any_time
+    assert OverTime(HOUR, {"a": (1, *[0] * 9, 1, 0)}).stepped().stretches == HOUR, "two tell no step"
+
+
+@given(st.lists(st.integers(0, 5), min_size=12, max_size=12), st.integers(1, 6))
+def test_wider_bars_lose_no_count(cells: list[int], step: int) -> None:
+    spread = tuple(count if at % step == 0 else 0 for at, count in enumerate(cells))
+    found = OverTime(HOUR, {"a": spread}, {"x": spread}).stepped()
+    assert sum(found.causes["a"]) == sum(spread)
+    assert len(found.causes["a"]) == found.stretches.count
+    assert found.stretches.count * found.stretches.width >= HOUR.count * HOUR.width

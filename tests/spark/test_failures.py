@@ -242,7 +242,10 @@ def test_a_key_that_the_job_does_not_make(spark: SparkSession, home: Home, broke
     assert not spark.catalog.tableExists(table)
 
 
-def test_a_broker_that_goes_in_mid_run(spark: SparkSession, home: Home, tmp_path: Path) -> None:
+def test_a_broker_that_goes_in_mid_run(
+    spark: SparkSession, home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rekappa.runs.waiting.SLOW", 1.0)
     from rekappa.stack.broker import down, up
 
     # Only the broker is another: one Spark has one catalog of a name.
@@ -253,6 +256,7 @@ def test_a_broker_that_goes_in_mid_run(spark: SparkSession, home: Home, tmp_path
         quick = {"default.api.timeout.ms": 4000, "request.timeout.ms": 2000, "metadata.max.age.ms": 1000}
         project = failing(tmp_path / "left_alone", home, broker, topic, **quick)
         seen: list[bool] = []
+        said: list[str] = []
 
         def gone(reports: list[QueryProgress]) -> None:
             if sum(report.rows for report in reports):
@@ -260,10 +264,11 @@ def test_a_broker_that_goes_in_mid_run(spark: SparkSession, home: Home, tmp_path
                 down(other)
 
         with pytest.raises(WorkFailure) as failed, reported():
-            run_live(project.loaded, load_app(project.loaded), home, on_progress=gone)
+            run_live(project.loaded, load_app(project.loaded), home, on_progress=gone, tell=said.append)
         assert seen, "it went in mid-run"
     finally:
         down(other)
+    assert any(f"waiting for Kafka at {broker}: it does not say what is new in {topic}" in one for one in said), said
     assert failed.value.exit_code == FAILED
     assert failed.value.message.startswith("Query 'doubled' of job 'doubled' failed: Kafka does not answer: ")
     assert "Is the broker up" in (failed.value.hint or "")

@@ -6,6 +6,7 @@ When a new version breaks one, this says which, before anything larger fails for
 from __future__ import annotations
 
 from pathlib import Path
+from socket import gethostname
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -13,10 +14,14 @@ from pyspark.errors import AnalysisException
 from pyspark.sql.types import LongType, StructField, StructType
 from storage_contract import keeps_the_contract
 
+from rekappa.config.model import AppConfig
+from rekappa.errors import ConfigError
+from rekappa.home import Home
 from rekappa.iceberg import private as iceberg
 from rekappa.iceberg.tasks import read_tasks
-from rekappa.spark import private
+from rekappa.spark import private, sharing
 from rekappa.spark.releases import check_versions
+from rekappa.spark.sharing import require_shared, without
 from rekappa.storage.hadoop import HadoopFiles
 from rekappa.storage.location import Location
 
@@ -247,3 +252,14 @@ def test_statements_that_change_something(spark: SparkSession, sql: str, change:
 
 def test_hadoops_own_file_systems_keep_the_contract(spark: SparkSession, tmp_path: Path) -> None:
     keeps_the_contract(Location(HadoopFiles("file:"), str(tmp_path / "new")))
+
+
+def test_a_folder_that_executors_do_not_have_is_refused(
+    spark: SparkSession, bare_config: AppConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    require_shared(spark, bare_config, Home(tmp_path))
+    assert list(tmp_path.iterdir()) == [], "nothing is left of the look"
+    assert without(spark, str(tmp_path / "not there")) == [gethostname()]
+    monkeypatch.setattr(sharing, "without", lambda *_: ["worker-7"])
+    with pytest.raises(ConfigError, match=r"executors on worker-7 do not have .*REKAPPA_STORAGE"):
+        require_shared(spark, bare_config, Home(tmp_path))

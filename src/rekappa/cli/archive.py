@@ -59,7 +59,8 @@ def run(
     from rekappa.spark.session import open_session
     from rekappa.store.record import Run
 
-    require_topics(loaded.config, home, {route.source_name: route.kafka for route in found})
+    asked = {route.source_name: route.kafka for route in found}
+    require_topics(loaded.config, home, asked, lambda text: click.echo(text, err=True))
     with stopping_on_signals() as stop, out.progress("archiving") as line:
         spark = open_session(loaded.config, "archive", home)
 
@@ -133,11 +134,13 @@ def lookup(
         out.table("Would keep", ["lookup", "type", "versions", "every"], rows)
         return
     from rekappa.lookups.keeper import VersionKeeper
+    from rekappa.operations.deeds import record_deed
     from rekappa.runs.signals import stopping_on_signals
     from rekappa.spark.session import open_session
 
     with stopping_on_signals() as stop:
         spark = open_session(loaded.config, "archive", home)
+        record_deed(home, "keep lookups", loaded.config.app, names=list(found))
         keeper = VersionKeeper(spark, loaded, home, found, began)
         looks = keeper.run(stop, once=once, tell=lambda text: click.echo(text, err=True))
     spark.stop()
@@ -215,6 +218,7 @@ def expire(
     from rekappa.archive.tables import exists, routes
     from rekappa.config.bind import load_app
     from rekappa.config.load import load
+    from rekappa.operations.deeds import record_deed
     from rekappa.planning.reach import reach, still_reading
     from rekappa.spark.session import open_session
     from rekappa.store.pins import pins_of
@@ -245,6 +249,7 @@ def expire(
         agreed(
             yes, f"Drop every archived event before {format_instant(cut)}? No replay that needs one is possible then."
         )
+        record_deed(home, "expire", loaded.config.app, before=format_instant(cut), rows=sum(h.rows for h in going))
         pinned = pins_of(home)()
         for route in found:
             drop(spark, route, cut, pinned)
@@ -347,6 +352,7 @@ def verify(ctx: click.Context, app: str, source: str | None, overrides: tuple[st
     from rekappa.archive.verify import verify as prove
     from rekappa.config.load import load
     from rekappa.errors import ArchiveError, SourceError
+    from rekappa.operations.deeds import record_deed, record_outcome
 
     loaded, out = load(app, overrides=overrides), output(as_json)
     home = home_of_tables(loaded.config)
@@ -365,10 +371,13 @@ def verify(ctx: click.Context, app: str, source: str | None, overrides: tuple[st
             click.echo(f"Kafka can't be asked about the gaps of {route.table}: {error.message}", err=True)
             return []
 
+    record_deed(home, "verify", loaded.config.app)
     proofs = [proof for route in found for proof in prove(spark, route, partial(ask, route))]
+    sound = all(proof.sound for proof in proofs)
+    record_outcome(home, "verdict", loaded.config.app, archive="sound" if sound else "not sound")
     spark.stop()
     if out.is_json:
-        out.document({"sound": all(p.sound for p in proofs), "partitions": proofs})
+        out.document({"sound": sound, "partitions": proofs})
     else:
         columns = ["source", "region", "partition", "first", "last", "rows", "dead", "empty", "gaps", "duplicates", ""]
         rows = [
@@ -380,7 +389,7 @@ def verify(ctx: click.Context, app: str, source: str | None, overrides: tuple[st
         untold = sum(proof.untold for proof in proofs)
         if untold:
             out.message(f"{untold:,} missing offsets may hold no message: Kafka has them no more, or can't be asked.")
-    if not all(proof.sound for proof in proofs):
+    if not sound:
         ctx.exit(1)
 
 

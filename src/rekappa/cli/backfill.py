@@ -16,6 +16,8 @@ from rekappa.home import Home
 from rekappa.timeline import Window, format_duration, format_instant
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from rekappa.app import App
     from rekappa.config.load import Loaded
     from rekappa.plan.plan import Plan
@@ -180,6 +182,23 @@ def backfill(app: str, as_json: bool, dry_run: bool, **told: Any) -> None:
             spark, loaded, bound, home, request, plan=made, on_start=_started, on_progress=lambda now: _move(line, now)
         )
     _show_run(out, ended)
+    _tidy(spark, loaded, home)
+
+
+def _tidy(spark: SparkSession, loaded: Loaded, home: Home) -> None:
+    """What earlier runs left may go now; that it could not is no fault of this one."""
+    from rekappa.operations.deeds import record_deed
+    from rekappa.publish.tidy import tidy
+
+    try:
+        gone = tidy(spark, loaded, home)
+    except Exception as error:
+        click.echo(f"not cleaned up after earlier runs: {str(error).splitlines()[0]}", err=True)
+        return
+    if gone:
+        record_deed(home, "clean", loaded.config.app, names=[one.name for one in gone])
+        runs = len({one.run for one in gone if one.run})
+        click.echo(f"removed what {runs} runs left longer ago than it is kept: see staging_retention", err=True)
 
 
 def _started(run: Run) -> None:

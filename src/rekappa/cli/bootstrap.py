@@ -68,7 +68,7 @@ def bootstrap(
     if dry_run:
         _show(out, plan_bootstrap(live_session(loaded, home), loaded, bound, home, request))
         return
-    with live_progress(out, f"{loaded.config.app} bootstrap") as shown:
+    with live_progress(out, f"{loaded.config.app} bootstrap", deed="bootstrap") as shown:
         ended = begin(loaded, bound, home, request, available_now=available_now, **shown)
     show_run(out, home, ended.id)
 

@@ -120,6 +120,7 @@ def take(app: str, name: str | None, overrides: tuple[str, ...], dry_run: bool, 
     from datetime import UTC, datetime
 
     from rekappa.checkpoints import savepoints
+    from rekappa.operations.deeds import record_deed
     from rekappa.recovery.listing import queries_of, query_restarts
 
     home = Home.locate()
@@ -130,6 +131,7 @@ def take(app: str, name: str | None, overrides: tuple[str, ...], dry_run: bool, 
         newest = {query: each[-1].point.batch for query, each in query_restarts(home, store, run).items() if each}
         out.record({"would_take": chosen, "run": run.id, "batches": newest})
         return
+    record_deed(home, "savepoint", run.app, run.id, name=chosen)
     made = savepoints.take(home, run.app, run.id, queries_of(store, run), chosen)
     out.record(_record(made), title="Savepoint")
 
@@ -156,10 +158,12 @@ def drop(app: str, name: str, dry_run: bool, as_json: bool) -> None:
     """Forget savepoint NAME of APP. What the run itself still has stays."""
     from rekappa.checkpoints import savepoints
     from rekappa.config.load import load
+    from rekappa.operations.deeds import record_deed
 
     home = Home.locate()
     found = savepoints.savepoint(home, load(app).config.app, name)
     if not dry_run:
+        record_deed(home, "drop savepoint", found.app, found.run, name=found.name)
         savepoints.drop(home, found)
     output(as_json).record({**_record(found), "dropped": not dry_run})
 

@@ -47,6 +47,7 @@ def free_port(wanted: int = PORT) -> int:
 @click.option("--behind-proxy", is_flag=True, help="A proxy in front does TLS.")
 @click.option("--alert-lag", type=click.IntRange(min=0), default=100_000, show_default=True, help="Events behind.")
 @click.option("--alert-behind", default="15m", show_default=True, help="How far behind an archive may be complete.")
+@click.option("--revive", is_flag=True, help="First start anew the jobs that were lost when the machine went down.")
 @dry_run_option
 @json_option
 def console(
@@ -57,6 +58,7 @@ def console(
     behind_proxy: bool,
     alert_lag: int,
     alert_behind: str,
+    revive: bool,
     dry_run: bool,
     as_json: bool,
 ) -> None:
@@ -96,4 +98,11 @@ def console(
             click.echo(f"open {address}", err=True)
             click.echo("Ctrl-C stops the console; what it started goes on.", err=True)
 
+    require_safe(serving, Desk.open(home).people())
+    if revive:
+        from rekappa.tasks.start import revive as start_anew
+        from rekappa.tasks.start import this_person
+
+        for one in start_anew(home, this_person(), "console"):
+            click.echo(f"started anew: {one.command}", err=True)
     serve(home, Path.cwd(), serving, started)

@@ -32,7 +32,7 @@ def diff(run: str, sink: str | None, file: Path | None, limit: int, overrides: t
       rekappa diff RUN --export differences.parquet
     """
     from rekappa.runs.session import backfill_session
-    from rekappa.staging.staged import backfill_run, load_run, open_staged, window_at_stake
+    from rekappa.staging.staged import backfill_run, load_run, open_staged, require_sinks, window_at_stake
     from rekappa.validate.differences import COLUMNS, differences
     from rekappa.validate.export import export, plain_rows, writer_of
 
@@ -41,6 +41,7 @@ def diff(run: str, sink: str | None, file: Path | None, limit: int, overrides: t
     home, out = Home.locate(), output(as_json)
     found = backfill_run(home, run)
     loaded = load_run(home, found, overrides)
+    require_sinks(found, loaded, (sink,) if sink else ())
     spark = backfill_session(loaded, home)
     staged = open_staged(spark, home, found, loaded).narrowed(window_at_stake(found))
     with differences(spark, staged, sink, tell=lambda text: click.echo(f"{text} …", err=True)) as made:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 @click.option("--folder", help="The app's folder there. In an image /app; on a machine where it is now.")
 @click.option("--secret", "secrets", multiple=True, metavar="VARIABLE", help="A further variable; may be repeated.")
 @click.option("--user", help="Who runs it: a number in a pod (185), a name on a machine (rekappa).")
+@click.option("--console", "with_console", is_flag=True, help="Its console too, for a proxy that does TLS.")
 @click.option("--image", help="Kubernetes: the image with rekappa and the app in it.")
 @click.option("--namespace", help="Kubernetes: where to put it (default).")
 @click.option("--storage", help="Kubernetes: room for the checkpoints and state of each driver (10Gi).")
@@ -39,6 +40,7 @@ def manifest(
     folder: str | None,
     secrets: tuple[str, ...],
     user: str | None,
+    with_console: bool,
     image: str | None,
     namespace: str | None,
     storage: str | None,
@@ -54,7 +56,7 @@ def manifest(
     deployed so is refused, and what is assumed is said on stderr. docs/deploy.md says what was tried.
 
     \b
-      rekappa manifest shop --for systemd --out units/
+      rekappa manifest shop --for systemd --console --out units/
       rekappa manifest shop --for kubernetes --image registry.example.org/shop:7 --namespace streams > shop.yaml
       rekappa manifest shop --for kubernetes --image shop:7 --set profiles.live.master='local[4]'
     """
@@ -62,7 +64,7 @@ def manifest(
     from rekappa.config.bind import load_app
     from rekappa.deploy.order import make_order
 
-    order = make_order(app, overrides=overrides, name=name, folder=folder, secrets=secrets)
+    order = make_order(app, overrides=overrides, name=name, folder=folder, secrets=secrets, console=with_console)
     load_app(order.loaded)
     if target == "kubernetes":
         made = _kubernetes(order, image, namespace, storage, user)

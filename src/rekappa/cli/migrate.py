@@ -26,6 +26,7 @@ def migrate(app: str, sinks: tuple[str, ...], overrides: tuple[str, ...], dry_ru
     """
     from rekappa.config.bind import load_app
     from rekappa.config.load import load
+    from rekappa.operations.deeds import record_deed
     from rekappa.runs.migration import carry_out, make_migration, require_possible
     from rekappa.runs.session import backfill_session
 
@@ -35,7 +36,10 @@ def migrate(app: str, sinks: tuple[str, ...], overrides: tuple[str, ...], dry_ru
     made = make_migration(spark, loaded, bound, home, sinks)
     for one in made:
         require_possible(one)
+    steps = [f"{one.sink}: {step}" for one in made for step in one.changes.steps]
     if not dry_run:
+        if steps:
+            record_deed(home, "migrate", loaded.config.app, steps=steps)
         carry_out(spark, loaded, home, made)
     rows = [(one.sink, one.changes.where, str(step)) for one in made for step in one.changes.steps]
     out.table("Would alter" if dry_run else "Altered", ["sink", "table", "step"], rows)

@@ -67,6 +67,7 @@ def produce(
       rekappa produce shop orders old.csv --time day --time-format '%d.%m.%Y' --zone Europe/Berlin
     """
     from rekappa.config.load import load
+    from rekappa.operations.deeds import record_deed
     from rekappa.produce.destination import destination
     from rekappa.produce.events import Reading, Shaper, check, require_sound
     from rekappa.produce.files import open_rows
@@ -84,6 +85,8 @@ def produce(
     with Spool(where.topic) as spool:
         checked = check(rows, shaper, spool)
         require_sound(rows, checked, skip_bad)
+        if not dry_run:
+            record_deed(home, "produce", loaded.config.app, topic=where.topic, events=checked.sound)
         made = _send(
             out, where, client_options(loaded.config, where.cluster, home), checked, spool, partitions, dry_run
         )

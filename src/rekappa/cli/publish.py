@@ -39,11 +39,12 @@ def _note(text: str) -> None:
 def _opened(run: str, overrides: tuple[str, ...], sinks: tuple[str, ...]) -> tuple[SparkSession, Staged]:
     """Spark, and what of the run publishing is about."""
     from rekappa.runs.session import backfill_session
-    from rekappa.staging.staged import backfill_run, load_run, open_staged, window_at_stake
+    from rekappa.staging.staged import backfill_run, load_run, open_staged, require_sinks, window_at_stake
 
     home = Home.locate()
     found = backfill_run(home, run)
     loaded = load_run(home, found, overrides)
+    require_sinks(found, loaded, sinks)
     spark = backfill_session(loaded, home)
     return spark, open_staged(spark, home, found, loaded).narrowed(window_at_stake(found)).only(sinks)
 

@@ -60,6 +60,7 @@ def rewind(
     """
     from rekappa.config.bind import load_app
     from rekappa.config.load import load
+    from rekappa.operations.deeds import record_deed
     from rekappa.recovery import rewind as operation
     from rekappa.recovery.listing import queries_of
     from rekappa.runs.current import current_run
@@ -81,6 +82,7 @@ def rewind(
             raise RunError(
                 "Cannot show what --undo or --resume would do: the plan that was made is what they carry out"
             )
+        record_deed(home, "resume rewind" if completing else "undo rewind", loaded.config.app)
         live = operation.LiveApp(live_session(loaded, home), home, loaded, bound)
         ended = (operation.resume if completing else operation.undo_rewind)(live, tell=note)
         out.record({"app": ended.app, "run": ended.id, "state": ended.state}, title="Goes on")
@@ -98,6 +100,7 @@ def rewind(
         raise RunError("Cannot ask for consent: there is no terminal", hint="Give --yes to go on without asking.")
     if not yes:
         click.confirm("Rewind?", abort=True, err=True)
+    record_deed(home, "rewind", run.app, run.id, to=to or savepoint or ("newest" if new_savepoint else "no state"))
     ended = operation.rewind(live, plan, tell=note)
     if start:
         from rekappa.runs.live import run_live

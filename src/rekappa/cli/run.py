@@ -55,6 +55,7 @@ def run(
     bound = load_app(loaded)
     out = output(as_json)
     if dry_run:
+        _show_what_begins(loaded, bound, fresh, append_again)
         rows = [
             (query.job, f"{name} <- {source.selected}", f"{query.sink} ({target_of(loaded.config.sinks[query.sink])})")
             for query in live_queries(loaded, bound)
@@ -83,7 +84,7 @@ def run(
 
 
 @contextmanager
-def live_progress(out: Output, title: str) -> Iterator[dict[str, Any]]:
+def live_progress(out: Output, title: str, *, deed: str = "run") -> Iterator[dict[str, Any]]:
     """How a live run is shown while it runs: what to give to `run_live` as on_start, on_progress and tell."""
     from rekappa.operations.deeds import name_run, record_deed
     from rekappa.runs.queries import QueryProgress
@@ -98,28 +99,49 @@ def live_progress(out: Output, title: str) -> Iterator[dict[str, Any]]:
 
         def started(made: Run) -> None:
             name_run(Home.locate(), made.id)
-            record_deed(Home.locate(), "run", made.app, made.id)
+            record_deed(Home.locate(), deed, made.app, made.id)
             click.echo(f"run {made.id}: Ctrl-C stops it after the current batch", err=True)
 
         yield {"on_start": started, "on_progress": show, "tell": lambda text: click.echo(text, err=True)}
 
 
-def _begin_anew(loaded: Loaded, app: App) -> None:
-    """Take out what the app's live run has written, if there is one."""
+def _show_what_begins(loaded: Loaded, app: App, fresh: bool, append_again: bool) -> None:
+    """Which run it would be, or the refusal that it would meet."""
+    from rekappa.config.bind import live_queries
+    from rekappa.runs.live import run_to_continue
+    from rekappa.store.runs import RunStore
+
+    home = Home.locate()
+    if not home.root.exists():
+        click.echo("begins a new run", err=True)
+        return
+    if fresh and not append_again and _begin_anew(loaded, app, dry_run=True):
+        click.echo("begins anew, with no state", err=True)
+        return
+    bound = live_queries(loaded, app)
+    last = run_to_continue(RunStore.open(home), loaded, bound, fresh=fresh, append_again=append_again)
+    click.echo(f"goes on with {last.id}" if last else "begins a new run", err=True)
+
+
+def _begin_anew(loaded: Loaded, app: App, *, dry_run: bool = False) -> bool:
+    """Take out what the app's live run has written, if there is one; answers whether there is."""
     from rekappa.recovery.choose import NoState
-    from rekappa.recovery.rewind import LiveApp, plan_rewind, rewind
+    from rekappa.recovery.rewind import LiveApp, plan_rewind, rewind, rewindable
     from rekappa.runs.current import same_places
     from rekappa.runs.live import live_session
     from rekappa.store.runs import RunStore
 
     home = Home.locate()
     if not same_places(RunStore.open(home), loaded):
-        return
+        return False
+    rewindable(RunStore.open(home), loaded)
     live = LiveApp(live_session(loaded, home), home, loaded, app)
     plan = plan_rewind(live, NoState())
     for one in plan.queries:
         click.echo(f"sink {one.reset.sink}: {one.reset.removed} rows out; {one.reset.told}", err=True)
-    rewind(live, plan)
+    if not dry_run:
+        rewind(live, plan)
+    return True
 
 
 def _words(report: object) -> str:

@@ -56,13 +56,14 @@ def validate(
       rekappa validate backfill_20261101_130000_ab12
       rekappa validate RUN --expect changed=playback_id,missing=0,extra=0 --html report.html
     """
+    from rekappa.operations.deeds import record_deed, record_outcome
     from rekappa.runs.session import backfill_session
     from rekappa.staging.staged import backfill_run, load_run, open_staged
     from rekappa.validate.final import final_window
     from rekappa.validate.html import page
     from rekappa.validate.report import show
     from rekappa.validate.result import Late, Outcome
-    from rekappa.validate.run import Request, expectations
+    from rekappa.validate.run import Request, expectations, require_known
     from rekappa.validate.run import validate as compare
 
     if html is not None and not html.parent.is_dir():
@@ -72,11 +73,14 @@ def validate(
     loaded = load_run(home, found, overrides)
     told = expectations(expect, tuple(loaded.config.sinks))
     request = Request(ignore, tolerance, told, Late(late) if late else None, not no_control, live_run)
+    require_known(home, found, loaded, request)
+    record_deed(home, "validate", found.app, found.id, expect=list(expect))
     spark = backfill_session(loaded, home)
     staged = open_staged(spark, home, found, loaded)
     if final_only:
         staged = staged.narrowed(final_window(staged))
     verdict = compare(spark, staged, request, tell=lambda text: click.echo(f"{text} …", err=True))
+    record_outcome(home, "verdict", found.app, found.id, outcome=str(verdict.outcome))
     if html is not None:
         html.write_text(page(verdict), encoding="utf-8")
     out.document(verdict.as_json())

@@ -19,6 +19,7 @@ from rekappa.config.model import (
 )
 from rekappa.config.origin import Origin, Path, dotted
 from rekappa.config.overrides import nearest
+from rekappa.config.places import BROKERS, MASTERS, wrong_brokers, wrong_master
 from rekappa.config.problems import Problem, place
 from rekappa.config.schema import column_type, payload_columns
 from rekappa.config.targets import target_of
@@ -46,7 +47,7 @@ Finding = tuple[Path, str, str | None]
 def problems(config: AppConfig, folder: FilePath, origins: Mapping[Path, Origin], name: str) -> list[Problem]:
     """Everything that is wrong with a configuration that has the right shape."""
     found = [*_names(config), *_sources(config, folder), *_sinks(config), *_profiles(config), *_tables(config)]
-    found += [*_lookups(config, folder), *_shared(config), *_time_zones(config)]
+    found += [*_lookups(config, folder), *_shared(config), *_time_zones(config), *_places(config)]
     return [Problem(place(path, origins, name), f"{dotted(path)} {text}", hint) for path, text, hint in found]
 
 
@@ -268,6 +269,16 @@ def _shared(config: AppConfig) -> Iterator[Finding]:
                 "Give it a place of its own: publishing a window replaces all that is there.",
             )
         taken.setdefault(target.lower(), f"that of sink {name!r}")
+
+
+def _places(config: AppConfig) -> Iterator[Finding]:
+    """Brokers and masters that can't be any."""
+    for name, cluster in config.clusters.items():
+        if wrong := wrong_brokers(cluster.bootstrap):
+            yield ("clusters", name, "bootstrap"), wrong, BROKERS
+    for name in type(config.profiles).model_fields:
+        if wrong := wrong_master(getattr(config.profiles, name).master):
+            yield ("profiles", name, "master"), wrong, MASTERS
 
 
 def _time_zones(config: AppConfig) -> Iterator[Finding]:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from urllib.parse import urlsplit
 
 from starlette.concurrency import run_in_threadpool
 
@@ -89,22 +90,29 @@ class Watcher:
             await asyncio.sleep(EVERY.total_seconds())
 
     def once(self, now: datetime) -> None:
-        """One look. What could not be sent is sent the next time."""
+        """One look. What could not be sent is sent the next time, if it is still so; the rest is sent meanwhile."""
         try:
             sight = self.look(now)
-            found = alerts(sight, self._before, self.bounds)
-            for key in [*found, *self._known]:
-                if (key in found) == (key in self._known):
-                    continue
-                one = found.get(key) or self._known[key]
-                self.send(_document(one, "firing" if key in found else "resolved", now))
-                if key in found:
-                    self._known[key] = one
-                else:
-                    del self._known[key]
-            self._before = sight
         except (RekappaError, OSError) as error:
             print(f"alerts: {hidden(str(error))}", file=sys.stderr)
+            return
+        found, told = alerts(sight, self._before, self.bounds), True
+        for key in dict.fromkeys([*found, *self._known]):
+            if (key in found) == (key in self._known):
+                continue
+            one = found.get(key) or self._known[key]
+            try:
+                self.send(_document(one, "firing" if key in found else "resolved", now))
+            except (RekappaError, OSError) as error:
+                print(f"alerts: {hidden(str(error))}", file=sys.stderr)
+                told = False
+                continue
+            if key in found:
+                self._known[key] = one
+            else:
+                del self._known[key]
+        # What rises is told by comparing with the last look of which all could be told.
+        self._before = sight if told else self._before
 
 
 def _document(alert: Alert, state: str, now: datetime) -> dict[str, Any]:
@@ -118,12 +126,23 @@ def _document(alert: Alert, state: str, now: datetime) -> dict[str, Any]:
     }
 
 
-def webhook(address: str) -> Callable[[Mapping[str, Any]], None]:
-    """Sends by POST as JSON. `requests` raises what is an OSError when that fails."""
+def webhook(address: str, patience: float = 10.0) -> Callable[[Mapping[str, Any]], None]:
+    """Sends by POST as JSON, and refuses any answer but a yes. Errors name the server, not the address: that may hold
+    a key. No redirection is followed: what is told goes to the server that was named, or nowhere."""
+    server = urlsplit(address).netloc.rpartition("@")[2]
 
     def send(document: Mapping[str, Any]) -> None:
         import requests
 
-        requests.post(address, json=document, timeout=10).raise_for_status()
+        try:
+            answer = requests.post(address, json=document, timeout=patience, allow_redirects=False)
+        except requests.Timeout:
+            raise ConnectionError(
+                f"Cannot tell the webhook at {server}: it did not answer within {patience:g} s"
+            ) from None
+        except requests.RequestException as error:
+            raise ConnectionError(f"Cannot tell the webhook at {server}: {type(error).__name__}") from None
+        if not answer.ok or answer.is_redirect:
+            raise ConnectionError(f"Cannot tell the webhook at {server}: it answered {answer.status_code}")
 
     return send

@@ -1,16 +1,22 @@
-"""Charts as SVG, drawn here: no script, no style attribute, every text escaped. Colours are the style sheet's."""
+"""Charts, drawn here: no script, no style attribute, every text escaped. Colours are the style sheet's.
+
+The plot is SVG that stretches to any width; its scale and its times are text beside it, so that they can be read on a
+phone as well. `data-series` has the values, which the page's script shows to whoever points at them.
+"""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from markupsafe import Markup, escape
 
 from rekappa.timeline import Window, format_duration
 
-_WIDTH, _HEIGHT, _LEFT, _TOP, _BELOW = 880, 120, 64, 8, 24
+WIDTH, HEIGHT = 1000, 120
 COLOURS = 6
 
 
@@ -29,12 +35,14 @@ def lines(title: str, drawn: Sequence[Line]) -> Markup:
     high = max(one.points[-1][0] for one in shown)
     window = Window(low, max(high, low + timedelta(seconds=1)))
     top = rounded(max(value for one in shown for _, value in one.points))
-    paths = []
+    body, series = [], []
     for number, one in enumerate(shown):
         at = " ".join(f"{_x(moment, window):.1f},{_y(value, top):.1f}" for moment, value in one.points)
-        paths.append(f'<polyline class="line c{number % COLOURS}" points="{at}"/>')
-    body = "".join(paths)
-    return Markup(f"{_frame(title, window, top, body)}{_legend([one.name for one in shown])}")
+        body.append(f'<polyline class="line c{number % COLOURS}" points="{at}"/>')
+        places = [round(_x(moment, window) / WIDTH, 4) for moment, _ in one.points]
+        series.append({"name": one.name, "at": places, "values": [round(value, 1) for _, value in one.points]})
+    whole = _frame(title, top, "".join(body), _times(window), series, window)
+    return Markup(f"{whole}{_legend([one.name for one in shown])}")
 
 
 def bars(
@@ -43,27 +51,39 @@ def bars(
     """Counts over time, stacked by name. `marks` is SVG in the same coordinates; `dead` are ticks along the axis."""
     count = max((len(cells) for cells in rows.values()), default=0)
     sums = [sum(cells[place] for cells in rows.values()) for place in range(count)]
-    top, step = rounded(max(sums, default=0)), _WIDTH / max(count, 1)
+    top, step = rounded(max(sums, default=0)), WIDTH / max(count, 1)
     drawn = []
     for place in range(count):
-        bottom = float(_TOP + _HEIGHT)
+        bottom = float(HEIGHT)
         for number, cells in enumerate(rows.values()):
             if cells[place]:
-                height = max(1.0, _HEIGHT * cells[place] / top)
+                height = max(1.0, HEIGHT * cells[place] / top)
                 bottom -= height
                 drawn.append(
-                    f'<rect class="c{number % COLOURS}" x="{_LEFT + place * step:.2f}" y="{bottom:.2f}" '
+                    f'<rect class="c{number % COLOURS}" x="{place * step:.2f}" y="{bottom:.2f}" '
                     f'width="{max(step - 0.4, 0.4):.2f}" height="{height:.2f}"/>'
                 )
     for place, found in enumerate(dead):
         if found:
-            x = _LEFT + (place + 0.5) * _WIDTH / len(dead)
-            drawn.append(
-                f'<g><title>{found:,} dead letters</title><path class="dead" '
-                f'd="M{x:.1f} {_TOP + _HEIGHT + 1} l4 7 h-8 z"/></g>'
-            )
-    legend = _legend(list(rows), dead=any(dead))
-    return Markup(f"{_frame(title, window, top, ''.join(drawn) + marks, 'pick')}{legend}")
+            x = (place + 0.5) * WIDTH / len(dead)
+            drawn.append(f'<g><title>{found:,} dead letters</title><path class="dead" d="M{x:.1f} {HEIGHT} v-22"/></g>')
+    series = [{"name": name, "values": list(cells)} for name, cells in rows.items()]
+    series += [{"name": "dead letters", "values": list(dead)}] if any(dead) else []
+    whole = _frame(title, top, "".join(drawn) + marks, _times(window), series, window, pick=True)
+    return Markup(f"{whole}{_legend(list(rows), dead=any(dead))}")
+
+
+def grown(title: str, rates: Mapping[str, float], days: int) -> Markup:
+    """Amounts that grow evenly with the days, from nothing; empty if none of them does."""
+    top = rounded(max(rates.values(), default=0) * days)
+    if not any(rates.values()):
+        return Markup("")
+    body = "".join(
+        f'<polyline class="line c{number % COLOURS}" points="0,{HEIGHT} {WIDTH},{_y(each * days, top):.1f}"/>'
+        for number, each in enumerate(rates.values())
+    )
+    below = "".join(f"<span>{round(days * part / 3)} days</span>" for part in range(4))
+    return Markup(f"{_frame(title, top, body, below, [])}{_legend(list(rates))}")
 
 
 def stretch(window: Window, start: datetime, end: datetime, kind: str, title: str) -> str:
@@ -73,44 +93,42 @@ def stretch(window: Window, start: datetime, end: datetime, kind: str, title: st
         return ""
     low, high = _x(left, window), _x(right, window)
     return (
-        f'<g><title>{escape(title)}</title><rect class="{kind}" x="{low:.1f}" y="{_TOP}" '
-        f'width="{max(high - low, 1.5):.1f}" height="{_HEIGHT}"/></g>'
+        f'<g><title>{escape(title)}</title><rect class="{kind}" x="{low:.1f}" y="0" '
+        f'width="{max(high - low, 1.5):.1f}" height="{HEIGHT}"/></g>'
     )
 
 
-def _frame(title: str, window: Window, top: float, body: str, kind: str = "") -> str:
-    total = (_LEFT + _WIDTH + 12, _TOP + _HEIGHT + _BELOW)
-    data = f' data-start="{window.start.isoformat()}" data-end="{window.end.isoformat()}"' if kind else ""
-    place = f' data-left="{_LEFT}" data-width="{_WIDTH}"' if kind else ""
+def _frame(
+    title: str,
+    top: float,
+    body: str,
+    below: str,
+    series: Sequence[Mapping[str, Any]],
+    window: Window | None = None,
+    *,
+    pick: bool = False,
+) -> str:
+    data = f' data-start="{window.start.isoformat()}" data-end="{window.end.isoformat()}"' if window else ""
+    data += f' data-series="{escape(json.dumps(series))}"' if series else ""
+    scale = "".join(f"<span>{short(top * share)}</span>" for share in (1.0, 0.5, 0.0))
+    rules = "".join(f'<path class="rule" d="M0 {y} H{WIDTH}"/>' for y in (0, HEIGHT / 2, HEIGHT))
     return (
-        f'<svg class="chart {kind}" viewBox="0 0 {total[0]} {total[1]}" role="img" '
-        f'aria-label="{escape(title)}"{data}{place}>{_grid(top)}{body}{_axis(window)}</svg>'
+        f'<div class="chart"><div class="scale" aria-hidden="true">{scale}</div>'
+        f'<svg class="plot{" pick" if pick else ""}" viewBox="0 0 {WIDTH} {HEIGHT}" preserveAspectRatio="none" '
+        f'role="img" aria-label="{escape(title)}"{data}>{rules}{body}</svg>'
+        f'<div class="times">{below}</div></div>'
     )
 
 
-def _grid(top: float) -> str:
-    drawn = []
-    for share in (0.0, 0.5, 1.0):
-        y = _TOP + _HEIGHT * (1 - share)
-        drawn.append(
-            f'<line class="rule" x1="{_LEFT}" x2="{_LEFT + _WIDTH}" y1="{y}" y2="{y}"/>'
-            f'<text class="mark" x="{_LEFT - 8}" y="{y + 4}" text-anchor="end">{short(top * share)}</text>'
-        )
-    return "".join(drawn)
-
-
-def _axis(window: Window) -> str:
-    shape = "%H:%M:%S" if window.length < timedelta(minutes=5) else "%H:%M"
-    shape = "%m-%d %H:%M" if window.length > timedelta(hours=20) else shape
-    drawn = []
-    for part in range(6):
-        at = window.start + window.length * part / 5
-        anchor = "start" if part == 0 else "end" if part == 5 else "middle"
-        drawn.append(
-            f'<text class="mark" x="{_x(at, window):.1f}" y="{_TOP + _HEIGHT + 20}" text-anchor="{anchor}">'
-            f"{at:{shape}}{' UTC' if part == 5 else ''}</text>"
-        )
-    return "".join(drawn)
+def _times(window: Window) -> str:
+    """Five times, in UTC; the page's script writes them in the reader's zone."""
+    shape, kind = ("%H:%M:%S", "seconds") if window.length < timedelta(minutes=5) else ("%H:%M", "minutes")
+    shape, kind = ("%m-%d %H:%M", "days") if window.length > timedelta(hours=20) else (shape, kind)
+    moments = [(window.start + window.length * part / 4).astimezone(UTC) for part in range(5)]
+    ticks = [
+        f'<time class="tick" data-shape="{kind}" datetime="{at.isoformat()}">{at:{shape}}</time>' for at in moments
+    ]
+    return "".join(ticks) + '<span class="zone">UTC</span>'
 
 
 def _legend(names: Sequence[str], *, dead: bool = False) -> str:
@@ -122,22 +140,24 @@ def _legend(names: Sequence[str], *, dead: bool = False) -> str:
     if dead:
         items.append(
             '<span class="item"><svg class="dot" viewBox="0 0 10 10" aria-hidden="true">'
-            '<path class="dead" d="M5 0 l5 9 h-10 z"/></svg>dead letters</span>'
+            '<path class="dead" d="M5 10 v-10"/></svg>dead letters</span>'
         )
     return f'<div class="items">{"".join(items)}</div>'
 
 
 def _x(moment: datetime, window: Window) -> float:
-    return _LEFT + _WIDTH * ((moment - window.start) / window.length)
+    return WIDTH * ((moment - window.start) / window.length)
 
 
 def _y(value: float, top: float) -> float:
-    return _TOP + _HEIGHT * (1 - value / top)
+    return HEIGHT * (1 - value / top)
 
 
 def rounded(most: float) -> float:
     """A top of the scale that is easy to read: 1, 2, 4 or 8 times a power of ten, not below."""
     scale = 1.0
+    while 0 < most <= 0.8 * scale and scale > 1e-6:
+        scale /= 10
     while most > 8 * scale:
         scale *= 10
     return next(first * scale for first in (1, 2, 4, 8, 10) if first * scale >= most)

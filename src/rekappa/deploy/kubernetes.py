@@ -13,6 +13,7 @@ from typing import Any
 
 import yaml  # type: ignore[import-untyped]
 
+from rekappa.deploy.console import console_objects
 from rekappa.deploy.drivers import Driver
 from rekappa.deploy.names import require_label
 from rekappa.deploy.obstacles import notes, require_deployable
@@ -45,7 +46,7 @@ def objects(order: Order, place: Place) -> list[Object]:
         if not driver.local:
             made += [_template(order, driver, place), _address(order, driver, place)]
         made.append(_deployment(order, driver, place))
-    return made
+    return [*made, *(console_objects(order, place) if order.console else ())]
 
 
 def _metadata(order: Order, place: Place, name: str, driver: Driver | None = None) -> Object:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Literal
 
 from rekappa.config.model import AppConfig, CassandraSink, OpenSearchSink, ParquetSink, PostgresSink
+from rekappa.deploy.console import console_notes
 from rekappa.deploy.drivers import Driver
 from rekappa.deploy.order import Order
 from rekappa.errors import ConfigError
@@ -28,7 +29,8 @@ def require_deployable(order: Order, target: Target) -> None:
 
 def notes(order: Order, target: Target) -> tuple[str, ...]:
     """What was decided, and what is assumed."""
-    return (*_of_masters(order, target), *_of_places(order.loaded.config, target))
+    own = console_notes(order, target) if order.console else ()
+    return (*_of_masters(order, target), *_of_places(order.loaded.config, target), *own)
 
 
 def _require_master(driver: Driver, target: Target) -> None:

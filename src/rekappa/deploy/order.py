@@ -11,6 +11,7 @@ from pathlib import Path
 from rekappa.config.document import Variable, variables
 from rekappa.config.load import Loaded, load, locate, shorter, text_of
 from rekappa.config.overrides import PREFIX
+from rekappa.config.places import UNSET
 from rekappa.deploy.drivers import Driver, drivers
 from rekappa.deploy.names import LONGEST, label, require_label
 from rekappa.errors import ConfigError
@@ -25,13 +26,14 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 @dataclass(frozen=True, slots=True)
 class Order:
     """One app and the processes it needs. `folder` is where the app will be; `variables` are what its environment
-    must bring, by name: no value of any of them is kept here."""
+    must bring, by name: no value of any of them is kept here. `console`: with the app's console beside them."""
 
     loaded: Loaded
     name: str
     folder: str | None
     drivers: tuple[Driver, ...]
     variables: tuple[Variable, ...]
+    console: bool = False
 
     @property
     def app(self) -> str:
@@ -59,19 +61,20 @@ def make_order(
     name: str | None = None,
     folder: str | None = None,
     secrets: Sequence[str] = (),
+    console: bool = False,
     environ: Mapping[str, str] | None = None,
 ) -> Order:
     """Read the app's configuration. A variable that is not set here is no obstacle: it is only named."""
     here = os.environ if environ is None else environ
     file = locate(app)
     named = variables(text_of(file), shorter(file))
-    unset = {one.name: f"{one.name}-is-not-set" for one in named if not one.optional and one.name not in here}
+    unset = {one.name: f"{one.name}{UNSET}" for one in named if not one.optional and one.name not in here}
     loaded = load(file, overrides=overrides, environ={**here, **unset})
     above = [Variable(one, False) for one in sorted(here) if one.upper().startswith(PREFIX)]
     asked = [Variable(_name(one), False) for one in secrets]
     needed = {one.name: one for one in [*named, *above, *asked] if one.name not in GIVEN}
     chosen = label(loaded.config.app) if name is None else require_label(name, "--name", LONGEST)
-    return Order(loaded, chosen, folder, drivers(loaded), tuple(needed.values()))
+    return Order(loaded, chosen, folder, drivers(loaded), tuple(needed.values()), console)
 
 
 def _name(text: str) -> str:

@@ -30,8 +30,12 @@ class Place:
 
 
 def labels(order: Order, driver: Driver | None = None) -> dict[str, str]:
+    return labels_of(order, driver.role if driver else None)
+
+
+def labels_of(order: Order, role: str | None) -> dict[str, str]:
     made = {"app.kubernetes.io/name": "rekappa", "app.kubernetes.io/instance": order.name}
-    return made | ({"app.kubernetes.io/component": driver.role} if driver else {})
+    return made | ({"app.kubernetes.io/component": role} if role else {})
 
 
 def name_of(order: Order, driver: Driver) -> str:
@@ -40,10 +44,11 @@ def name_of(order: Order, driver: Driver) -> str:
 
 def environment(order: Order) -> list[Object]:
     """Every variable by reference to one Secret; none by value. The run store is for drivers alone."""
-    return [_reference(order, one) for one in order.variables]
+    return [reference(order, one) for one in order.variables]
 
 
-def _reference(order: Order, variable: Variable) -> Object:
+def reference(order: Order, variable: Variable) -> Object:
+    """A variable by its name in the app's Secret."""
     key: Object = {"name": f"{order.name}-env", "key": variable.name}
     return {
         "name": variable.name,
@@ -95,8 +100,8 @@ def driver_pod(order: Order, driver: Driver, place: Place) -> Object:
             {"name": "REKAPPA_HOME", "value": f"{HOME}/.rekappa"},
             {"name": "XDG_CACHE_HOME", "value": f"{HOME}/.cache"},
             {"name": POD, "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
-            _reference(order, Variable(VARIABLE, False)),
-            _reference(order, Variable(STORAGE, True)),
+            reference(order, Variable(VARIABLE, False)),
+            reference(order, Variable(STORAGE, True)),
             *environment(order),
         ],
         "resources": resources,
@@ -107,7 +112,7 @@ def driver_pod(order: Order, driver: Driver, place: Place) -> Object:
             "timeoutSeconds": 30,
             "failureThreshold": 3,
         },
-        "securityContext": _closed(),
+        "securityContext": closed(),
         "volumeMounts": [{"name": "home", "mountPath": HOME}],
     }
     volumes: list[Object] = [{"name": "home", "persistentVolumeClaim": {"claimName": name}}]
@@ -121,7 +126,7 @@ def driver_pod(order: Order, driver: Driver, place: Place) -> Object:
         # One number space for all starts of the container: a lease of a process that died is seen to be free at once.
         "shareProcessNamespace": True,
         "terminationGracePeriodSeconds": int(driver.grace.total_seconds()),
-        "securityContext": _owner(place),
+        "securityContext": owner(place),
         "containers": [container],
         "volumes": volumes,
     }
@@ -141,12 +146,12 @@ def executor_pod(order: Order, driver: Driver, place: Place) -> Object:
         "metadata": {"labels": labels(order) | {"app.kubernetes.io/component": f"{driver.role}-executor"}},
         "spec": {
             "automountServiceAccountToken": False,
-            "securityContext": _owner(place),
+            "securityContext": owner(place),
             "containers": [
                 {
                     "name": "executor",
                     "env": environment(order),
-                    "securityContext": _closed(),
+                    "securityContext": closed(),
                     "volumeMounts": [{"name": "home", "mountPath": HOME}],
                 }
             ],
@@ -155,7 +160,8 @@ def executor_pod(order: Order, driver: Driver, place: Place) -> Object:
     }
 
 
-def _owner(place: Place) -> Object:
+def owner(place: Place) -> Object:
+    """Who a pod's processes and files belong to."""
     return {
         "runAsNonRoot": True,
         "runAsUser": place.user,
@@ -165,7 +171,8 @@ def _owner(place: Place) -> Object:
     }
 
 
-def _closed() -> Object:
+def closed() -> Object:
+    """A container without rights of its own."""
     return {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
 
 

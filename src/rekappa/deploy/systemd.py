@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
+from rekappa.deploy.console import ROLE, WORDS, console_lines
 from rekappa.deploy.drivers import Driver
 from rekappa.deploy.obstacles import notes, require_deployable
 from rekappa.deploy.order import Manifest, Order
@@ -63,21 +65,54 @@ def systemd(order: Order, machine: Machine) -> Manifest:
             hint="Name where it will be: --folder /srv/APP",
         )
     units = {f"rekappa-{order.name}-{driver.role}.service": unit(order, driver, machine) for driver in order.drivers}
+    if order.console:
+        units[f"rekappa-{order.name}-{ROLE}.service"] = console_unit(order, machine)
     return Manifest(units, notes(order, "systemd"), order.variables)
 
 
 def unit(order: Order, driver: Driver, machine: Machine) -> str:
-    """The text of one unit file."""
+    """The text of a driver's unit file."""
+    folder = order.folder or str(order.loaded.folder)
+    memory = [f"MemoryMax={driver.mebibytes}M"] if driver.setting("spark.driver.memory") else []
+    own = [
+        f"ExecStart={_command(machine, order.words(driver, folder))}",
+        f"Environment=REKAPPA_HOME=/var/lib/rekappa/{order.name} XDG_CACHE_HOME=/var/cache/rekappa",
+        f"WorkingDirectory=/var/lib/rekappa/{order.name}",
+        *memory,
+    ]
+    ends = [
+        "# Only the process itself is asked to stop: it ends its batch, and then Spark. A kill later on loses nothing.",
+        "KillSignal=SIGTERM",
+        "KillMode=mixed",
+        f"TimeoutStopSec={int(driver.grace.total_seconds())}",
+    ]
+    return _unit(order, machine, driver.role, own, ends)
+
+
+def console_unit(order: Order, machine: Machine) -> str:
+    """The text of the console's unit file."""
+    folder = order.folder or str(order.loaded.folder)
+    own, ends = console_lines(order, folder.replace("%", "%%"), _command(machine, WORDS))
+    return _unit(order, machine, ROLE, own, ends)
+
+
+def _command(machine: Machine, words: Sequence[str]) -> str:
+    return " ".join(_quoted(word) for word in (machine.program, *words))
+
+
+def _unit(order: Order, machine: Machine, role: str, own: list[str], ends: list[str]) -> str:
     folder = order.folder or str(order.loaded.folder)
     # What ProtectHome hides: the homes of people and of the superuser.
     below_home = any(PurePosixPath(path).parts[1:2] in (("home",), ("root",)) for path in (folder, machine.program))
-    command = " ".join(_quoted(word) for word in (machine.program, *order.words(driver, folder)))
     required = any(not one.optional for one in order.variables)
     file = f"/etc/rekappa/{order.name}.env"
-    memory = [f"MemoryMax={driver.mebibytes}M"] if driver.setting("spark.driver.memory") else []
+    hardening = HARDENING.format(home="read-only" if below_home else "yes")
+    if role == ROLE:
+        # systemd removes a private /tmp with the service that has it, also under what goes on after it.
+        hardening = hardening.replace("PrivateTmp=yes", "ReadWritePaths=/tmp /var/tmp")
     lines = [
         "[Unit]",
-        f"Description=rekappa: {order.app}, {driver.role}",
+        f"Description=rekappa: {order.app}, {role}",
         "Wants=network-online.target",
         "After=network-online.target",
         "# What fails again and again for about an hour needs a person: systemctl reset-failed, then start.",
@@ -87,15 +122,12 @@ def unit(order: Order, driver: Driver, machine: Machine) -> str:
         "[Service]",
         "Type=exec",
         f"User={machine.user}",
-        f"ExecStart={command}",
-        f"Environment=REKAPPA_HOME=/var/lib/rekappa/{order.name} XDG_CACHE_HOME=/var/cache/rekappa",
+        *own,
         *_of_variables(order, file),
         f"EnvironmentFile={'' if required else '-'}{file}",
         f"StateDirectory=rekappa/{order.name}",
         "StateDirectoryMode=0700",
         "CacheDirectory=rekappa",
-        f"WorkingDirectory=/var/lib/rekappa/{order.name}",
-        *memory,
         "",
         "# The pauses grow from ten seconds to five minutes; before systemd 254 they stay at ten seconds.",
         "Restart=on-failure",
@@ -103,13 +135,10 @@ def unit(order: Order, driver: Driver, machine: Machine) -> str:
         "RestartSteps=8",
         "RestartMaxDelaySec=5min",
         "",
-        "# Only the process itself is asked to stop: it ends its batch, and then Spark. A kill later on loses nothing.",
-        "KillSignal=SIGTERM",
-        "KillMode=mixed",
-        f"TimeoutStopSec={int(driver.grace.total_seconds())}",
+        *ends,
         "",
         "# No MemoryDenyWriteExecute: Java compiles while it runs.",
-        *HARDENING.format(home="read-only" if below_home else "yes").splitlines(),
+        *hardening.splitlines(),
         "",
         "[Install]",
         "WantedBy=multi-user.target",

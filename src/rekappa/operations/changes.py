@@ -91,7 +91,7 @@ def archive_change(core: Core, app: str, verb: str) -> AskedChange:
     words = ("archive", verb, str(loaded.folder), *sets(loaded.overrides), "--json")
     if verb == "verify":
         return AskedChange(
-            "", f"Verify the archive of {app}", words, ("Reads every offset once; changes nothing.",), app
+            "verify", f"Verify the archive of {app}", words, ("Reads every offset once; changes nothing.",), app
         )
     if verb != "compact":
         raise RunError(f"Cannot do {verb!r} with an archive")

@@ -22,6 +22,12 @@ def record_deed(home: Home, what: str, app: str | None = None, run: str | None =
         Desk.open(home).tell(this_person(), "cli", what, app, run, **more)
 
 
+def record_outcome(home: Home, what: str, app: str | None = None, run: str | None = None, **more: Any) -> None:
+    """Write down what a command has found, in the name of whoever asked for it, through whichever face."""
+    who = acting(home, Path())
+    who.desk().tell(who.who, who.face, what, app, run, **more)
+
+
 def acting(home: Home, folder: Path) -> Core:
     """The core in the name of whoever typed this command, or asked for the task that it is."""
     if task := os.environ.get(TASK):

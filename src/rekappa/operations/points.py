@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 
@@ -10,9 +11,9 @@ from rekappa.operations.changes import AskedChange, sets
 from rekappa.operations.core import Core
 
 
-def can_rewind() -> bool:
-    """Whether this rekappa has the command."""
-    return find_spec("rekappa.cli.rewind") is not None
+def can_cascade() -> bool:
+    """Whether this rekappa rewinds chained apps as one."""
+    return find_spec("rekappa.recovery.chain") is not None
 
 
 def savepoint_change(core: Core, app: str, name: str = "") -> AskedChange:
@@ -59,18 +60,35 @@ class RestartFrom:
         return tuple(told)
 
 
-def rewind_change(core: Core, app: str, point: RestartFrom, *, dry: bool = False) -> AskedChange:
-    """`rekappa rewind APP`; dry, only what it would do."""
+def rewind_change(
+    core: Core, app: str, point: RestartFrom, *, with_it: Sequence[str] = (), dry: bool = False
+) -> AskedChange:
+    """`rekappa rewind APP`; dry, only what it would do. `with_it` are the apps that are rewound with it."""
     loaded = core.loaded(app)
-    if not can_rewind():
-        raise RunError(f"Cannot rewind {app!r}: this rekappa has no such command")
-    told = (*point.words(), *sets(loaded.overrides))
+    told = (*point.words(), *(("--cascade",) if with_it else ()), *sets(loaded.overrides))
     if dry:
         words = ("rewind", str(loaded.folder), *told, "--dry-run", "--json")
         return AskedChange("", f"What a rewind of {app} would do", words, (), app)
+    stopped = f"{app}, {', '.join(with_it)} are stopped first." if with_it else "It must be stopped."
     tells = (
         "The job goes on as a new run from that point. What the abandoned batches wrote is taken out of its sinks.",
-        "It must be stopped. Afterwards, start it; the old run is kept, and `rekappa rewind --undo` goes back to it.",
+        *(
+            ("The others go back to their last point before the first message that no longer counts.",)
+            if with_it
+            else ()
+        ),
+        f"{stopped} Afterwards, start it; the old run is kept, and `rekappa rewind --undo` goes back to it.",
     )
     words = ("rewind", str(loaded.folder), *told, "--yes", "--json")
     return AskedChange("rewind", f"Rewind {app}", words, tells, app, grave=True)
+
+
+def undo_rewind_change(core: Core, app: str) -> AskedChange:
+    """`rekappa rewind APP --undo`."""
+    loaded = core.loaded(app)
+    tells = (
+        "The run that was abandoned goes on again, and what its batches wrote is put back.",
+        "It must be stopped. What the rewound run wrote since is taken out.",
+    )
+    words = ("rewind", str(loaded.folder), "--undo", *sets(loaded.overrides), "--yes", "--json")
+    return AskedChange("undo rewind", f"Undo the rewind of {app}", words, tells, app, grave=True)

@@ -25,6 +25,7 @@ class WindowForm:
     margins: Mapping[str, str] = field(default_factory=dict)
     settings: tuple[str, ...] = ()
     allow_incomplete: bool = False
+    sinks: tuple[str, ...] = ()
 
     @property
     def window(self) -> Window:
@@ -44,6 +45,7 @@ class WindowForm:
             f"--end={end}",
             f"--mode={self.mode}",
             *(f"--region={region}" for region in self.regions),
+            *(f"--sink={sink}" for sink in self.sinks),
             *(f"--{name}={_margin(name, value)}" for name, value in told.items() if value),
             *(f"--profile-set={setting}" for setting in self.settings),
             *(("--allow-incomplete",) if self.allow_incomplete else ()),

@@ -28,6 +28,7 @@ from rekappa.sources.open import open_batch
 from rekappa.spark.calling import results_of
 from rekappa.spark.names import quoted
 from rekappa.spark.private import analysed, observed
+from rekappa.spark.shipping import is_local
 from rekappa.spark.state import settings
 from rekappa.spark.times import within
 from rekappa.staging.tables import staging_sink, staging_table
@@ -248,6 +249,12 @@ def staged_rows(spark: SparkSession, bulk: BulkJob) -> Mapping[str, int]:
 
 def _facts(spark: SparkSession, sizes: Mapping[str, int]) -> Facts:
     context = spark.sparkContext
-    java = context._jvm
-    memory = int(java.java.lang.Runtime.getRuntime().maxMemory()) if java else 0
-    return Facts(sizes, max(context.defaultParallelism, 1), memory)
+    java: Any = context._jvm
+    heap, cores = int(java.java.lang.Runtime.getRuntime().maxMemory()), max(context.defaultParallelism, 1)
+    if is_local(context.master or "local"):
+        return Facts(sizes, cores, heap)
+    java_context: Any = context._jsc
+    executors = max(java_context.sc().getExecutorMemoryStatus().size() - 1, 1)
+    memory = int(java_context.sc().conf().getSizeAsBytes("spark.executor.memory", "1g"))
+    # What is sent to all executors is put together in the driver first.
+    return Facts(sizes, cores, min(heap, memory), -(-cores // executors))

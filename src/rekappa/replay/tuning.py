@@ -30,11 +30,13 @@ class TunedSetting:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """Bytes that one chunk reads, per source; what there is to work with."""
+    """Bytes that one chunk reads, per source; what there is to work with: `cores` in all, and `memory` of one process
+    with `together` of them (all, if None)."""
 
     source_bytes: Mapping[str, int]
     cores: int
     memory: int
+    together: int | None = None
 
 
 def process_settings(memory: int, cores: int) -> tuple[TunedSetting, ...]:
@@ -56,7 +58,7 @@ def bulk_settings(facts: Facts) -> tuple[TunedSetting, ...]:
     total = sum(facts.source_bytes.values()) * EXPANSION
     waves = max(math.ceil(total / PARTITION_BYTES / facts.cores), 1)
     partitions = facts.cores * waves
-    hashed = max(facts.memory // (8 * facts.cores), 64 * MB)
+    hashed = max(facts.memory // (8 * (facts.together or facts.cores)), 64 * MB)
     return (
         TunedSetting("spark.sql.adaptive.enabled", "true", "sizes are known only after a shuffle"),
         TunedSetting(

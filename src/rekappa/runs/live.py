@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 from rekappa.app import App
 from rekappa.checkpoints.fingerprint import read_fingerprint, require_same_state, write_fingerprint
-from rekappa.checkpoints.savepoints import keep_hourly
+from rekappa.checkpoints.savepoints import keep_points
 from rekappa.config.bind import Query, live_queries
 from rekappa.config.load import Loaded
+from rekappa.config.model import AppConfig, Candidate, KafkaCandidate
 from rekappa.errors import AppError, LeaseLost, RunError, WorkFailed
 from rekappa.home import Home
 from rekappa.replay.batches import Feed, record_batches
@@ -35,7 +36,9 @@ from rekappa.runs.live_run import LiveRun
 from rekappa.runs.migration import Tell, prepare_sinks
 from rekappa.runs.queries import AVAILABLE_NOW, ProgressReader, QueryProgress, StopBetweenBatches, start_query
 from rekappa.runs.signals import stopping_on_signals
+from rekappa.runs.waiting import Waits
 from rekappa.sinks.registry import open_sink
+from rekappa.sources.kafka import bootstrap
 from rekappa.sources.topics import require_topics
 from rekappa.spark.failures import read_failure, told
 from rekappa.spark.launch import spark_log
@@ -52,8 +55,9 @@ if TYPE_CHECKING:
 
 TRIGGER = timedelta(seconds=10)
 """How often a live query looks for new events, unless the profile says otherwise."""
-KEEP_CHECKPOINTS = 200
-"""Of how many batches Spark keeps offsets and state, unless spark.sql.streaming.minBatchesToRetain says otherwise.
+FEWEST_KEPT, MOST_KEPT = 100, 400
+"""Of how many batches Spark keeps offsets and state, unless spark.sql.streaming.minBatchesToRetain says otherwise: of
+those of an hour, within these bounds.
 
 Each is a file or more for every partition of every state store. Further back there are savepoints.
 """
@@ -74,12 +78,20 @@ class _Started:
 
 def choose_run(store: RunStore, loaded: Loaded, bound: Sequence[Query], *, fresh: bool, append_again: bool) -> Run:
     """The app's live run to continue, or a new one. Called by the process that holds the app's leases."""
+    last = run_to_continue(store, loaded, bound, fresh=fresh, append_again=append_again)
+    return last or store.create(new_live_run(loaded, bound))
+
+
+def run_to_continue(
+    store: RunStore, loaded: Loaded, bound: Sequence[Query], *, fresh: bool, append_again: bool
+) -> Run | None:
+    """The app's live run that goes on; None if a new one begins. Refuses what must be neither; changes nothing."""
     config = loaded.config
     last = next((run for run in same_places(store, loaded) if run.state.resumable), None)
     if last is None or fresh:
         if not append_again:
             require_nothing_doubled(store, config, bound, store.runs(config.app, Kind.LIVE))
-        return store.create(new_live_run(loaded, bound))
+        return None
     require_settled(last)
     require_same_sources(last, loaded)
     return last
@@ -117,7 +129,7 @@ def run_live(
     config, bound = loaded.config, live_queries(loaded, app)
     read = {name for query in bound for name in app.jobs[query.job].sources}
     chosen = {name: config.sources[name].candidates[config.sources[name].selected] for name in sorted(read)}
-    require_topics(config, home, chosen)
+    require_topics(config, home, chosen, tell)
     store = RunStore.open(home)
     code = code_of(home, loaded)
     with store.claim([live_lease(loaded, query) for query in bound], f"run {config.app!r}") as claim:
@@ -134,12 +146,15 @@ def run_live(
             with told(f"run {config.app!r}", GOES_ON), stopping_on_signals() as stop:
                 spark = live_session(loaded, home)
                 record = partial(record_live_start, store, loaded, code, claim)
-                keep = partial(_keep_savepoint, home, store, run, [query.name for query in bound], tell)
+                waits = Waits(tell, _addresses(config, home, chosen))
+                keep = partial(
+                    look_after, home, store, run, [query.name for query in bound], config.history_retention, tell
+                )
                 for feeding in feedings(live, spark, store, claim, tell):
                     started.clear()
                     when = AVAILABLE_NOW if available_now or feeding.ends else _trigger(loaded)
                     _start(spark, live, claim, feeding, when, stop, started, record, tell)
-                    _watch(store, claim, live.folder, started, stop, on_progress, keep)
+                    _watch(store, claim, live.folder, started, stop, on_progress, keep, waits)
                     if stop.is_set():
                         break
         except BaseException as error:
@@ -150,6 +165,16 @@ def run_live(
             raise
         claim.end(State.STOPPED)
     return store.run(run.id)
+
+
+def _addresses(config: AppConfig, home: Home, read: Mapping[str, Candidate]) -> dict[str, str]:
+    """Where the topics are that a run reads, by their names."""
+    return {
+        config.cluster(name).topic(candidate.topic): bootstrap(config, name, home)
+        for candidate in read.values()
+        if isinstance(candidate, KafkaCandidate)
+        for name in candidate.cluster
+    }
 
 
 def live_session(loaded: Loaded, home: Home) -> SparkSession:
@@ -163,7 +188,13 @@ def _trigger(loaded: Loaded) -> timedelta:
 
 def _retention(loaded: Loaded) -> dict[str, str]:
     key = "spark.sql.streaming.minBatchesToRetain"
-    return {} if key in loaded.config.profiles.live.spark else {key: str(KEEP_CHECKPOINTS)}
+    return {} if key in loaded.config.profiles.live.spark else {key: str(kept_batches(_trigger(loaded)))}
+
+
+def kept_batches(trigger: timedelta) -> int:
+    """As many batches as an hour has, in reason."""
+    hour = MOST_KEPT if trigger <= timedelta() else -(-timedelta(hours=1) // trigger)
+    return min(max(hour, FEWEST_KEPT), MOST_KEPT)
 
 
 def _start(
@@ -219,6 +250,7 @@ def _watch(
     stop: threading.Event,
     on_progress: OnProgress,
     keep: Callable[[], None],
+    waits: Waits,
 ) -> None:
     """Report and record until every query has ended; one that fails ends the others. `keep` is called now and then."""
     looked = time.monotonic()
@@ -232,21 +264,27 @@ def _watch(
             stop.set()
         if stop.is_set():
             _stop_idle(started)
-        _report(store, claim, folder, started, on_progress, recorded)
+        waiting = waits.look({one.query.name: str(one.reader.query.status["message"]) for one in started})
+        _report(store, claim, folder, started, on_progress, recorded, waiting)
     _report(store, claim, folder, started, on_progress, {})
     if failure := next((found for one in started if (found := _failure(one))), None):
         raise failure
 
 
-def _keep_savepoint(home: Home, store: RunStore, run: Run, queries: Sequence[str], tell: Tell) -> None:
-    """Take the hourly savepoint if it is due, and let go of what is too old.
+def look_after(
+    home: Home, store: RunStore, run: Run, queries: Sequence[str], remembered: timedelta, tell: Tell
+) -> None:
+    """Take a savepoint if it is due, and let go of what is too old: savepoints, checkpoints that were abandoned, and
+    micro-batches of before what is `remembered`.
 
     A disk that is full, or a first batch that is at work, must not end the run: what could not be kept now is kept the
     next time.
     """
     try:
-        if keep_hourly(home, run.app, run.id, queries, datetime.now(UTC)) is not None:
-            drop_abandoned(home, store, run.app, datetime.now(UTC))
+        now = datetime.now(UTC)
+        if keep_points(home, run.app, run.id, queries, now) is not None:
+            drop_abandoned(home, store, run.app, now)
+            store.drop_batches(run.id, now - remembered)
     except (OSError, RunError) as error:
         tell(f"no savepoint now: {error}")
 
@@ -281,10 +319,11 @@ def _report(
     started: list[_Started],
     on_progress: OnProgress,
     recorded: dict[str, int],
+    waiting: str | None = None,
 ) -> None:
     """Tell and keep how far each query is; `recorded` is up to which batch its log was read: it may be far away."""
     progress = [one.reader.read() for one in started]
-    claim.update(progress={"queries": [_plain(report) for report in progress]})
+    claim.update(progress={"queries": [_plain(report) for report in progress], "waits": waiting})
     for one, report in zip(started, progress, strict=True):
         if recorded.get(one.query.name) != report.batch:
             record_batches(store, claim, one.query.name, folder / one.query.name, one.feeds)

@@ -74,11 +74,7 @@ class Staged:
 
     def only(self, wanted: Collection[str]) -> Staged:
         """The same for these sinks alone, for all of them if none is named; refuses a name that the run has not."""
-        unknown = [name for name in wanted if name not in self.names]
-        if unknown:
-            raise RunError(
-                f"Cannot find sink {unknown[0]!r} in run {self.run.id}", hint=f"It has: {', '.join(self.names)}."
-            )
+        require_sinks(self.run, self.loaded, wanted)
         return replace(self, sinks=tuple(one for one in self.sinks if not wanted or one.name in wanted))
 
     def narrowed(self, window: Window) -> Staged:
@@ -134,6 +130,18 @@ def backfill_run(home: Home, run_id: str) -> Run:
     return run
 
 
+def sinks_of(run: Run, loaded: Loaded) -> list[str]:
+    """The sinks that the run staged for."""
+    return run.spec.get("sinks") or list(loaded.config.sinks)
+
+
+def require_sinks(run: Run, loaded: Loaded, wanted: Collection[str]) -> None:
+    """Refuse a name that is no sink of the run: before Spark is started for it."""
+    known = sinks_of(run, loaded)
+    if unknown := [name for name in wanted if name not in known]:
+        raise RunError(f"Cannot find sink {unknown[0]!r} in run {run.id}", hint=f"It has: {', '.join(known)}.")
+
+
 def window_of(run: Run) -> Window:
     try:
         return Window.parse(str(run.spec["start"]), str(run.spec["end"]))
@@ -153,7 +161,7 @@ def open_staged(spark: SparkSession, home: Home, run: Run, loaded: Loaded | None
     loaded = loaded or load_run(home, run)
     require_production(loaded, f"use run {run.id}")
     config = loaded.config
-    named = run.spec.get("sinks") or list(config.sinks)
+    named = sinks_of(run, loaded)
     window = window_of(run)
     found, absent = [], []
     for name in named:

@@ -62,18 +62,19 @@ class RunStore:
         """One run by its id or a unique beginning of it; `last` is the newest backfill."""
         if run_id == LAST:
             return self._last()
+        if exact := self._found(RUNS.c.id == run_id):
+            return exact[0]
         # SQLite's LIKE takes capitals and small letters for the same.
         alike = self._found(RUNS.c.id.startswith(run_id, autoescape=True)) if run_id else []
         found = [run for run in alike if run.id.startswith(run_id)]
-        exact = [run for run in found if run.id == run_id]
-        if len(exact or found) == 1:
-            return (exact or found)[0]
+        if len(found) == 1:
+            return found[0]
         if found:
             raise RunError(f"Cannot choose a run: {run_id!r} begins {len(found)} run ids", hint="Write more of the id.")
         raise RunError(f"Cannot find run {run_id!r}", hint="`rekappa runs` lists them.")
 
     def _last(self) -> Run:
-        found = self.runs(kind=Kind.BACKFILL)
+        found = self._found(RUNS.c.kind == Kind.BACKFILL, limit=1)
         if not found:
             raise RunError("Cannot find the last backfill: there has been none", hint="`rekappa runs` lists all runs.")
         return found[0]

@@ -9,7 +9,7 @@ from html import escape
 from rekappa.timeline import format_duration
 from rekappa.validate.over_time import Counts, Stretches
 
-PALETTE = ("#4c6fd1", "#e0a100", "#2f9e6e", "#b25fc4", "#d0503f", "#2a9db5", "#8d6e4f", "#667085")
+PALETTE = ("#4c6fd1", "#b98300", "#2f9e6e", "#b25fc4", "#d0503f", "#2a9db5", "#8d6e4f", "#667085")
 OTHERS = "other columns"
 _LEFT, _WIDTH, _TOP, _HEIGHT, _RIGHT, _BELOW = 56, 860, 10, 150, 12, 34
 _FEWEST_PIXELS = 1.5
@@ -29,8 +29,9 @@ def over_time(counts: Counts, stretches: Stretches, colors: Mapping[str, str], t
     )
     whole = (_LEFT + _WIDTH + _RIGHT, _TOP + _HEIGHT + _BELOW)
     return (
-        f'<svg class="chart" viewBox="0 0 {whole[0]} {whole[1]}" role="img" aria-label="{escape(title, quote=True)}">'
-        f"{_grid(top)}{bars}{_axis(stretches, step)}</svg>{_legend(shown, colors)}"
+        f'<div class="scroll"><svg class="chart" viewBox="0 0 {whole[0]} {whole[1]}" role="img" '
+        f'aria-label="{escape(title, quote=True)}">'
+        f"{_grid(top)}{bars}{_axis(stretches, step)}</svg></div>{_legend(shown, colors)}"
     )
 
 

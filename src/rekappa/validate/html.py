@@ -15,12 +15,12 @@ from rekappa.validate.result import Cause, Comparison, Outcome, Sample, SinkVerd
 
 _CAUSES = {
     str(Cause.CODE): "#4c6fd1",
-    str(Cause.LATE): "#e0a100",
+    str(Cause.LATE): "#b98300",
     str(Cause.LATE_IN_BACKFILL): "#c96a1b",
     str(Cause.NOT_FINAL): "#8a94a6",
     str(Cause.UNEXPLAINED): "#d0503f",
 }
-_COLORS = {"matched": "#2f9e6e", "different": "#e0a100", "missing": "#d0503f", "extra": "#4c6fd1"}
+_COLORS = {"matched": "#2f9e6e", "different": "#b98300", "missing": "#d0503f", "extra": "#4c6fd1"}
 _STYLE = """
 :root { color-scheme: light dark; --ink: #1d2330; --soft: #667085; --line: #e3e7ee; --card: #fff; --page: #f5f7fa; }
 @media (prefers-color-scheme: dark) {
@@ -46,7 +46,7 @@ th { text-align: left; color: var(--soft); font-weight: 600; } th, td { padding:
   border-bottom: 1px solid var(--line); } td { overflow-wrap: anywhere; }
 svg text { fill: var(--ink); font: 12px system-ui; } svg .mark { fill: var(--soft); font-size: 11px; }
 svg .share { font-weight: 600; font-size: 15px; }
-svg .rule { stroke: var(--line); } .chart { display: block; width: 100%; height: auto; }
+svg .rule { stroke: var(--line); } .chart { display: block; width: 100%; height: auto; min-width: 560px; }
 .chart g:hover { opacity: .75; }
 .items { display: flex; flex-wrap: wrap; gap: 4px 18px; font-size: 13px; margin: 4px 0 0 56px; }
 .item { display: inline-flex; gap: 6px; align-items: center; }
@@ -154,8 +154,9 @@ def _charts(found: Comparison) -> list[str]:
     """When the rows that differ happened: by cause, and by column."""
     if found.over_time is None:
         return []
-    stretches, columns = found.over_time.stretches, foremost(found.over_time.columns)
-    causes = {name: found.over_time.causes[name] for name in _CAUSES if name in found.over_time.causes}
+    shown = found.over_time.stepped()
+    stretches, columns = shown.stretches, foremost(shown.columns)
+    causes = {name: shown.causes[name] for name in _CAUSES if name in shown.causes}
     drawn = {
         "When, by cause": over_time(causes, stretches, _CAUSES, "Differences over time, by cause"),
         "When, by column": over_time(columns, stretches, colored([*columns]), "Differences over time, by column"),

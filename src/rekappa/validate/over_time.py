@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from itertools import pairwise
+from math import gcd
 from typing import Any
 
 from rekappa.timeline import TICK, Window, micros
 
 MOST = 60
 """No chart has more stretches than this: a bar must be wide enough to point at."""
+FEWEST = 3
+"""So many stretches with rows tell a step; fewer may be where they are by chance."""
 _WIDTHS = (
     *(timedelta(seconds=count) for count in (1, 5, 15, 30)),
     *(timedelta(minutes=count) for count in (1, 2, 5, 10, 15, 30)),
@@ -58,6 +62,23 @@ class OverTime:
     stretches: Stretches
     causes: Counts = field(default_factory=dict)
     columns: Counts = field(default_factory=dict)
+
+    def stepped(self) -> OverTime:
+        """The same in stretches as wide as the rows' own step, where they have one: rows that happen every ten minutes,
+        as those of windows do, leave the stretches between them empty."""
+        filled = sorted({at for cells in self.causes.values() for at, count in enumerate(cells) if count})
+        step = gcd(*(after - before for before, after in pairwise(filled))) if len(filled) >= FEWEST else 1
+        if step <= 1:
+            return self
+        wide = Stretches(self.stretches.start, step * self.stretches.width, -(-self.stretches.count // step))
+        merged = [
+            {
+                name: tuple(sum(cells[at : at + step]) for at in range(0, len(cells), step))
+                for name, cells in counts.items()
+            }
+            for counts in (self.causes, self.columns)
+        ]
+        return OverTime(wide, *merged)
 
     def as_json(self) -> dict[str, Any]:
         return {

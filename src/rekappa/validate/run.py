@@ -7,12 +7,19 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from rekappa.config.load import Loaded
 from rekappa.config.targets import target_of
-from rekappa.errors import ValidationError
+from rekappa.errors import RekappaError, RunError, ValidationError
 from rekappa.expect import Expectation, parse_expectation
+from rekappa.home import Home
+from rekappa.iceberg.catalog import load_table as staged_table
 from rekappa.iceberg.commits import load_table
 from rekappa.iceberg.history import Change, current_id, stranger
-from rekappa.staging.staged import Staged, StagedSink
+from rekappa.planning.production import production_runs
+from rekappa.staging.staged import Staged, StagedSink, sinks_of
+from rekappa.staging.tables import staging_table
+from rekappa.staging.versions import BATCH
+from rekappa.store.record import Kind, Run
 from rekappa.store.runs import RunStore
 from rekappa.validate.compare import compare
 from rekappa.validate.final import open_from
@@ -104,7 +111,33 @@ def _require_untouched(staged: Staged, one: StagedSink, change: Change | None) -
 
 
 def _require_known(spark: SparkSession, staged: Staged, request: Request) -> None:
-    known = {name for one in staged.sinks for name in one.rows(spark).columns}
+    _require_columns({name for one in staged.sinks for name in one.rows(spark).columns}, request)
+
+
+def require_known(home: Home, run: Run, loaded: Loaded, request: Request) -> None:
+    """Refuse a column or a live run that nobody knows: from the store and the tables' metadata, before Spark starts.
+
+    Where the metadata can't be read without Spark, its columns are looked at later."""
+    store = RunStore.existing(home)
+    if request.live_run is not None:
+        named = store.run(request.live_run)
+        if (named.app, named.kind) != (loaded.config.app, Kind.LIVE):
+            raise RunError(
+                f"Cannot take run {named.id} for production: it is a {named.kind} run of {named.app}",
+                hint=f"Name a live run of {loaded.config.app}: `rekappa runs` lists them.",
+            )
+        for sink in sinks_of(run, loaded):
+            production_runs(store, loaded, sink, named.id)
+    if request.ignore:
+        try:
+            tables = [staged_table(loaded.config, staging_table(loaded.config, run.id, sink), home)
+                      for sink in sinks_of(run, loaded)]  # fmt: skip
+        except (RekappaError, OSError):
+            return
+        _require_columns({field.name for table in tables for field in table.schema().fields} - {BATCH}, request)
+
+
+def _require_columns(known: set[str], request: Request) -> None:
     unknown = [name for name in request.ignore if name not in known]
     if unknown:
         raise ValidationError(

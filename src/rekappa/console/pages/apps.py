@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from fastapi import APIRouter, Request
 from fastapi.responses import RedirectResponse, Response
 
-from rekappa.config.explain import settings
+from rekappa.config.explain import Setting, settings
 from rekappa.console.confirm import SURE, confirmed
-from rekappa.console.context import Console, console_of, core_of, page
-from rekappa.console.flow import flow, neighbours
+from rekappa.console.context import Console, asked, console_of, core_of, page
+from rekappa.console.flow import flow
+from rekappa.console.graph import chain, downstream, handovers, neighbours
 from rekappa.console.guard import FORM_KEY, form_of
 from rekappa.console.observed import FOR_EVER, Observation
 from rekappa.operations.changes import AskedChange, live_change, restart_change, router_change, sets
@@ -21,12 +23,24 @@ from rekappa.tasks.start import tasks
 
 router = APIRouter()
 LAST_RUNS = 5
+PROFILES = ("live", "backfill", "archive")
+RESOURCES = (
+    "master",
+    "trigger",
+    "max_rows_per_second",
+    "spark.driver.memory",
+    "spark.executor.memory",
+    "spark.executor.cores",
+    "spark.sql.shuffle.partitions",
+)
+"""What is shown of every profile, set or not."""
 
 
 @router.get("/")
 def all_apps(request: Request) -> Response:
     core, console = core_of(request), console_of(request)
     found, store = core.apps(), core.store()
+    links = handovers(found)
     cards = []
     for app in found:
         live = next(iter(store.page(1, app=app.name, kind=Kind.LIVE)), None)
@@ -34,7 +48,7 @@ def all_apps(request: Request) -> Response:
         cards.append(
             {
                 "app": app,
-                "flow": flow(app, _queries(console, app), neighbours(app, found)),
+                "flow": flow(app, _queries(console, app), neighbours(app.name, links)),
                 "live": live,
                 "router": routers,
                 "lag": lag_of(live),
@@ -42,7 +56,7 @@ def all_apps(request: Request) -> Response:
                 "runs": store.page(LAST_RUNS, app=app.name),
             }
         )
-    return page(request, "apps.html", cards=cards, folder=core.folder)
+    return page(request, "apps.html", cards=cards, chain=chain(links), folder=core.folder)
 
 
 @router.get("/apps/{name}")
@@ -53,15 +67,21 @@ def one_app(request: Request, name: str) -> Response:
     live = next(iter(store.page(1, app=name, kind=Kind.LIVE)), None)
     starts = store.starts(live.id) if live else []
     rows = settings(app.loaded) if app.loaded else ()
+    links, told = handovers(core.apps()), asked(request)
     return page(
         request,
         "app.html",
         app=app,
-        flow=flow(app, _queries(console, app), neighbours(app, core.apps())),
+        flow=flow(app, _queries(console, app), neighbours(name, links)),
         live=live,
         lag=lag_of(live),
         code=starts[-1] if starts else None,
         settings=rows,
+        profiles=PROFILES,
+        resources=by_profile(rows),
+        reached=downstream(name, links),
+        chosen=told.get("key", ""),
+        value=next((one.value for one in rows if one.key == told.get("key")), ""),
         kept=core.desk().overrides(name),
         tasks=tasks(core.home, app=name, limit=8),
         runs=store.page(LAST_RUNS, app=name),
@@ -102,6 +122,17 @@ async def override(request: Request, name: str) -> Response:
     else:
         keep_override(core, name, f"{key}={value}")
     return RedirectResponse(f"/apps/{name}", 303)
+
+
+def by_profile(rows: Sequence[Setting]) -> dict[str, dict[str, Setting]]:
+    """The resources of each kind of run, setting by setting: key -> profile -> value."""
+    found: dict[str, dict[str, Setting]] = {key: {} for key in RESOURCES}
+    for one in rows:
+        top, _, rest = one.key.partition(".")
+        profile, _, key = rest.partition(".")
+        if top == "profiles" and key != "spark":
+            found.setdefault(key, {})[profile] = one
+    return found
 
 
 def lag_of(live: Run | None) -> int | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from urllib.parse import urlencode
 
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse, RedirectResponse, Response
@@ -36,7 +37,7 @@ def window_form(form: Form) -> WindowForm:
     settings = tuple(line.strip() for line in form.get("settings").splitlines() if line.strip())
     return WindowForm(
         form.get("start"), form.get("end"), form.all("region"), form.get("mode") or "auto", margins, settings,
-        form.on("allow_incomplete"),
+        form.on("allow_incomplete"), form.all("sink"),
     )  # fmt: skip
 
 
@@ -61,6 +62,8 @@ def backfill_page(request: Request, name: str) -> Response:
         modes=MODES,
         margins=MARGINS,
         regions=known_regions(core, name),
+        sinks=list(core.loaded(name).config.sinks),
+        proof=last_proof(core, name),
         kept=core.desk().overrides(name),
         plan=_plan(request, plan).html if plan else "",
         plan_task=plan,
@@ -81,14 +84,8 @@ async def make_plan(request: Request, name: str) -> Response:
     made = same or begin(core, change)
     if "application/json" in request.headers.get("accept", ""):
         return JSONResponse({"task": made.id, "live": f"/live/plans/{made.id}"})
-    query = "&".join(f"{key}={_quoted(value)}" for key, value in form.rest("form_key", "plan"))
+    query = urlencode(form.rest("form_key", "plan"))
     return RedirectResponse(f"/apps/{name}/backfill?{query}&plan={made.id}", 303)
-
-
-def _quoted(text: str) -> str:
-    from urllib.parse import quote
-
-    return quote(text, safe="")
 
 
 @router.get("/live/plans/{task_id}")
@@ -123,6 +120,17 @@ def estimate(request: Request, name: str) -> Response:
     rows = rows_within(overview(request, core, name), window, regions)
     html = fragment(request, "_estimate.html", problem=None, rows=rows, window=window)
     return Response(html, media_type="text/html")
+
+
+def last_proof(core: Core, name: str) -> dict[str, Any] | None:
+    """What the last `archive verify` found, and when it was asked; None if it never was."""
+    asked = (one for one in tasks(core.home, app=name, limit=60) if one.words[:2] == ("archive", "verify"))
+    done = next((one for one in asked if not one.state.going), None)
+    if done is None:
+        return None
+    told = answer(core.home, done.id) or {}
+    gaps = [one for one in told.get("partitions", ()) if one["gaps"] or one["duplicates"]]
+    return {"at": done.created, "sound": told.get("sound"), "error": done.error, "found": gaps}
 
 
 def overview(request: Request, core: Core, name: str) -> Observation:

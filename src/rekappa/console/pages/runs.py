@@ -19,6 +19,7 @@ from rekappa.console.live import Fragment, live
 from rekappa.errors import RunError
 from rekappa.operations.changes import run_change
 from rekappa.operations.core import Core
+from rekappa.store.kept import kept_files
 from rekappa.store.record import Kind, Run, State
 from rekappa.store.samples import Sampled
 from rekappa.tasks.files import log_file, tail
@@ -67,6 +68,23 @@ def one_run(request: Request, run_id: str) -> Response:
         starts=starts,
         controls=core.store().controls(run) if run.kind is Kind.BACKFILL else [],
     )
+
+
+@router.get("/runs/{run_id}/code")
+def code(request: Request, run_id: str) -> Response:
+    """The app's files as the run had them; secrets were masked when they were kept."""
+    core = core_of(request)
+    run = core.store().run(run_id)
+    hashes = list(dict.fromkeys(one.code.hash for one in core.store().starts(run.id) if one.code.hash))
+    wanted = asked(request).get("hash") or (hashes[-1] if hashes else None)
+    if wanted is not None and wanted not in hashes:
+        raise RunError(f"Cannot find code {wanted[:12]!r} among what run {run.id} ran")
+    files = (
+        {name: text.decode("utf-8", "replace") for name, text in kept_files(core.home, wanted).items()}
+        if wanted
+        else {}
+    )
+    return page(request, "code.html", run=run, files=files, hashes=hashes, wanted=wanted)
 
 
 @router.get("/live/runs/{run_id}")

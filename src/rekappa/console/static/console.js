@@ -9,14 +9,50 @@ function localTimes(root) {
     const moment = new Date(one.dateTime);
     one.dataset.done = "1";
     if (Number.isNaN(moment.getTime()) || moment.getTimezoneOffset() === 0) continue;
-    const day = `${moment.getFullYear()}-${pad(moment.getMonth() + 1)}-${pad(moment.getDate())}`;
-    const clock = `${pad(moment.getHours())}:${pad(moment.getMinutes())}:${pad(moment.getSeconds())}`;
+    const { day, clock } = reading(moment);
+    if (one.dataset.shape) {
+      one.title = `${one.textContent} UTC`;
+      one.textContent = { seconds: clock, minutes: clock.slice(0, 5), days: `${day.slice(5)} ${clock.slice(0, 5)}` }[one.dataset.shape];
+      continue;
+    }
     const utc = document.createElement("span");
     utc.className = "utc";
     utc.textContent = ` (${one.textContent})`;
     one.textContent = `${day} ${clock}`;
     one.append(utc);
   }
+  if (new Date().getTimezoneOffset() !== 0) {
+    for (const one of root.querySelectorAll(".zone")) one.textContent = "your time";
+  }
+}
+
+function reading(moment) {
+  return {
+    day: `${moment.getFullYear()}-${pad(moment.getMonth() + 1)}-${pad(moment.getDate())}`,
+    clock: `${pad(moment.getHours())}:${pad(moment.getMinutes())}:${pad(moment.getSeconds())}`,
+  };
+}
+
+// Pointing at a chart tells what it shows there.
+function readable(plot) {
+  const series = JSON.parse(plot.dataset.series), low = Date.parse(plot.dataset.start), high = Date.parse(plot.dataset.end);
+  const told = document.createElement("output");
+  told.className = "readout";
+  told.hidden = true;
+  plot.parentElement.append(told);
+  plot.addEventListener("pointermove", (event) => {
+    const box = plot.getBoundingClientRect(), share = Math.min(Math.max((event.clientX - box.left) / box.width, 0), 0.9999);
+    const words = series.map((one) => {
+      let place = Math.floor(share * one.values.length);
+      if (one.at) place = one.at.reduce((best, at, number) => (Math.abs(at - share) < Math.abs(one.at[best] - share) ? number : best), 0);
+      return `${one.name} ${(one.values[place] ?? 0).toLocaleString("en")}`;
+    });
+    const { day, clock } = reading(new Date(low + share * (high - low)));
+    told.textContent = `${day} ${clock}   ${words.join("   ")}`;
+    told.hidden = false;
+    told.classList.toggle("right", share > 0.5);
+  });
+  plot.addEventListener("pointerleave", () => { told.hidden = true; });
 }
 
 // A part of the page that the server sends anew while it changes.
@@ -36,6 +72,7 @@ function follow(part) {
     part.innerHTML = event.data;
     part.querySelectorAll("details").forEach((one, place) => { if (open[place] !== undefined) one.open = open[place]; });
     localTimes(part);
+    part.querySelectorAll("svg[data-series]").forEach(readable);
     const now = part.querySelector("pre.log");
     if (now && atEnd) now.scrollTop = now.scrollHeight;
   });
@@ -69,12 +106,10 @@ function backfill(form) {
   const minute = 60000;
   const text = (moment) => new Date(Math.round(moment / minute) * minute).toISOString().replace(":00.000Z", "Z");
   for (const chart of document.querySelectorAll("svg.pick")) {
-    const low = Date.parse(chart.dataset.start), high = Date.parse(chart.dataset.end);
-    const left = Number(chart.dataset.left), width = Number(chart.dataset.width);
+    const low = Date.parse(chart.dataset.start), high = Date.parse(chart.dataset.end), width = chart.viewBox.baseVal.width;
     const moment = (event) => {
-      const box = chart.getBoundingClientRect(), whole = chart.viewBox.baseVal.width;
-      const share = (((event.clientX - box.left) / box.width) * whole - left) / width;
-      return low + Math.min(Math.max(share, 0), 1) * (high - low);
+      const box = chart.getBoundingClientRect();
+      return low + Math.min(Math.max((event.clientX - box.left) / box.width, 0), 1) * (high - low);
     };
     let from = null;
     const mark = (a, b) => {
@@ -82,10 +117,10 @@ function backfill(form) {
         let shown = other.querySelector("rect.chosen");
         if (!shown) {
           shown = document.createElementNS("http://www.w3.org/2000/svg", "rect");
-          shown.setAttribute("class", "chosen"); shown.setAttribute("y", "8"); shown.setAttribute("height", "120");
+          shown.setAttribute("class", "chosen"); shown.setAttribute("height", "120");
           other.append(shown);
         }
-        const place = (value) => left + ((value - low) / (high - low)) * width;
+        const place = (value) => ((value - low) / (high - low)) * width;
         shown.setAttribute("x", place(Math.min(a, b))); shown.setAttribute("width", Math.max(place(Math.max(a, b)) - place(Math.min(a, b)), 1));
       }
     };
@@ -102,6 +137,7 @@ function backfill(form) {
 }
 
 localTimes(document);
+document.querySelectorAll("svg[data-series]").forEach(readable);
 document.querySelectorAll("[data-live]").forEach(follow);
 document.querySelectorAll("form[data-estimate]").forEach(backfill);
 document.querySelectorAll("pre.log").forEach((one) => { one.scrollTop = one.scrollHeight; });
