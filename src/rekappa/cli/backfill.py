@@ -137,12 +137,12 @@ def plan(app: str, as_json: bool, **told: Any) -> None:
     request, loaded = _request(told), _loaded(app, told)
     bound, home = load_app(loaded), home_of_tables(loaded.config)
     _check(bound, loaded, home, request)
-    from rekappa.runs.session import starting_session
+    from rekappa.runs.session import backfill_session
 
-    with starting_session(loaded, home) as session:
-        from rekappa.planning.make import make_plan
+    spark = backfill_session(loaded, home)
+    from rekappa.planning.make import make_plan
 
-        _show_plan(output(as_json), make_plan(session(), loaded, bound, home, request))
+    _show_plan(output(as_json), make_plan(spark, loaded, bound, home, request))
 
 
 @click.command()
@@ -165,13 +165,12 @@ def backfill(app: str, as_json: bool, dry_run: bool, **told: Any) -> None:
     request, loaded = _request(told), _loaded(app, told)
     bound, home, out = load_app(loaded), home_of_tables(loaded.config), output(as_json)
     _check(bound, loaded, home, request)
-    from rekappa.runs.session import starting_session
+    from rekappa.runs.session import backfill_session
 
-    with starting_session(loaded, home) as session:
-        from rekappa.planning.make import make_plan
-        from rekappa.runs.backfill import run_backfill
+    spark = backfill_session(loaded, home)
+    from rekappa.planning.make import make_plan
+    from rekappa.runs.backfill import run_backfill
 
-        spark = session()
     made = make_plan(spark, loaded, bound, home, request)
     if dry_run or not as_json:
         _show_plan(out, made)

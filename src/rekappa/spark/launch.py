@@ -11,13 +11,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from rekappa.home import Home
-from rekappa.spark.classes import sharing
 from rekappa.spark.logs import drop_old_logs
 from rekappa.store.host import this_host
 
 JAVA_OPTIONS = "spark.driver.extraJavaOptions"
-_KEEPING = "-XX:ArchiveClassesAtExit"
-"""With this the JVM makes an archive of classes, and can't use one."""
 _LOG_CONFIG = Path(__file__).with_name("log4j2.properties")
 
 
@@ -59,12 +56,7 @@ def launching(settings: Mapping[str, str], home: Home) -> Iterator[None]:
     logging.getLogger("py4j").propagate = False
     logging.getLogger().addFilter(_not_by_py4j)
     log_options = f'-Dlog4j2.configurationFile={_LOG_CONFIG.as_uri()} "-Drekappa.log={spark_log(home)}"'
-    options = (
-        settings.get(JAVA_OPTIONS, ""),
-        log_options,
-        "" if _KEEPING in settings.get(JAVA_OPTIONS, "") else sharing(),
-    )
-    given = {**settings, JAVA_OPTIONS: " ".join(one for one in options if one)}
+    given = {**settings, JAVA_OPTIONS: f"{settings.get(JAVA_OPTIONS, '')} {log_options}".strip()}
     text = "".join(f"{_escaped(key)}={_escaped(value)}\n" for key, value in given.items())
     before = os.environ.get("PYSPARK_SUBMIT_ARGS")
     with _passed_on(text) as name:

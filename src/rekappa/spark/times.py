@@ -20,11 +20,11 @@ def within(moment: Column, window: Window) -> Column:
 def within_any(moment: Column, window: Window) -> Column:
     """The same as `within`, to be asked about many windows: Spark's generated code is the same for all of them.
 
-    It writes a single time into that code, which it then compiles anew for every window; an array it passes beside it,
-    unless it knows beforehand which element is meant. Which one is not known before the row is.
+    It writes numbers into that code, which it then compiles for every window anew; structs it passes beside it.
     """
     from pyspark.sql import functions as F
 
-    bounds = F.array(F.lit(window.start), F.lit(window.end))
-    first = moment.isNull().cast("int")
-    return (moment >= F.get(bounds, first)) & (moment < F.get(bounds, first + 1))
+    def held(value: Column) -> Column:
+        return F.struct(value.alias("at"))
+
+    return (held(moment) >= held(F.lit(window.start))) & (held(moment) < held(F.lit(window.end)))
