@@ -1,8 +1,10 @@
 """What is left on disk by a router and a live run while nothing comes, and by a live sink that is written all the time.
 
 Time is simulated: the router notes completeness once a minute, here one note after the other (REKAPPA_BENCH_NOTES of
-them; a week has 10,080); the idle live run looks for events a hundred times as often as it would; the busy sink's
-snapshots last as long as a hundred of its commits take. Bytes and files are counted in quarters of the way.
+them; a week has 10,080); the idle live run looks for events a hundred times as often as it would, for
+REKAPPA_BENCH_IDLE seconds, and what it does every minute beside is done for each minute of a week; the busy sink's
+snapshots last as long as a hundred of its commits take (REKAPPA_BENCH_BATCHES of them). Files and bytes on disk are
+counted in quarters of the way.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,13 +30,17 @@ from rekappa.sinks.contract import BatchId
 from rekappa.sinks.iceberg import IcebergAppend
 from rekappa.spark.session import open_session
 from rekappa.stack.broker import down, up
+from rekappa.store.record import Run
 from rekappa.store.runs import RunStore
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-TIMES = int(os.environ.get("REKAPPA_BENCH_NOTES", "400"))
-IDLE_SECONDS = 40.0
+NOTES = int(os.environ.get("REKAPPA_BENCH_NOTES", "10080"))
+BATCHES = int(os.environ.get("REKAPPA_BENCH_BATCHES", "400"))
+IDLE_SECONDS = float(os.environ.get("REKAPPA_BENCH_IDLE", "40"))
+WEEK = 7 * 24 * 60
+"""Its minutes."""
 CONFIG = """
 app: growth
 sources:
@@ -74,9 +80,10 @@ def main() -> dict[str, Any]:
         try:
             _produce(up(home).bootstrap)
             spark = open_session(loaded.config, "archive", home)
-            found = {"notes": TIMES, "idle_router": _idle_router(spark, loaded, home), "busy_sink": _busy(spark, home)}
+            found = {"idle_router": _idle_router(spark, loaded, home), "busy_sink": _busy(spark, home)}
             spark.stop()
-            return {**found, "idle_live_seconds": IDLE_SECONDS, "idle_live": _idle_live(loaded, home)}
+            found["idle_live"], run = _idle_live(loaded, home)
+            return {**found, "idle_week": _idle_week(home, run)}
         finally:
             down(home)
 
@@ -92,8 +99,17 @@ def _quarters(folder: Callable[[], list[Path]], step: Callable[[int], None], tim
 
 
 def _sizes(folders: list[Path]) -> dict[str, int]:
-    files = [file for folder in folders for file in folder.rglob("*") if file.is_file()]
-    return {"files": len(files), "bytes": sum(file.stat().st_size for file in files)}
+    """Of files on disk: one that has several names counts once."""
+    seen = {}
+    for folder in folders:
+        for path, _, names in os.walk(folder):
+            for name in names:
+                try:
+                    told = os.stat(os.path.join(path, name))
+                except FileNotFoundError:
+                    continue
+                seen[told.st_ino] = told.st_size
+    return {"files": len(seen), "bytes": sum(seen.values())}
 
 
 def _idle_router(spark: SparkSession, loaded: Loaded, home: Home) -> dict[str, dict[str, int]]:
@@ -104,7 +120,7 @@ def _idle_router(spark: SparkSession, loaded: Loaded, home: Home) -> dict[str, d
         while router.active:
             time.sleep(0.1)
         kept = [home.warehouse, home.root / "checkpoints"]
-        found = _quarters(lambda: kept, lambda _: router.mark(), TIMES)
+        found = _quarters(lambda: kept, lambda _: router.mark(), NOTES)
         router.stop()
     return found
 
@@ -125,16 +141,16 @@ def _busy(spark: SparkSession, home: Home) -> dict[str, dict[str, int]]:
     spark.sql(f"ALTER TABLE {table} SET TBLPROPERTIES ('{AGE}' = '{int(age * 1000)}')")
     upkeep.BETWEEN = timedelta(seconds=age / 10)
     kept = list(home.warehouse.glob("**/busy/metadata"))
-    return _quarters(lambda: kept, lambda at: write(20 + at), TIMES)
+    return _quarters(lambda: kept, lambda at: write(20 + at), BATCHES)
 
 
-def _idle_live(loaded: Loaded, home: Home) -> dict[str, dict[str, int]]:
-    """Of the whole project folder but the broker's, a quarter of the time after the other."""
+def _idle_live(loaded: Loaded, home: Home) -> tuple[dict[str, dict[str, int]], Run]:
+    """Of the whole project folder but the broker's and the archive, a quarter of the time after the other."""
     from rekappa.runs.live import run_live
 
     found: dict[str, dict[str, int]] = {}
     begun = threading.Event()
-    kept = [home.warehouse / "growth" / "counted", home.root / "checkpoints", home.logs]
+    kept = _of_a_live_run(home)
 
     def watch() -> None:
         for quarter in range(5):
@@ -148,8 +164,24 @@ def _idle_live(loaded: Loaded, home: Home) -> dict[str, dict[str, int]]:
             begun.set()
             threading.Timer(IDLE_SECONDS / 4, watch).start()
 
-    run_live(loaded, load_app(loaded), home, on_progress=begin)
-    return found
+    return found, run_live(loaded, load_app(loaded), home, on_progress=begin)
+
+
+def _of_a_live_run(home: Home) -> list[Path]:
+    own = [home.warehouse / "growth" / "counted", home.root / "checkpoints", home.root / "savepoints", home.logs]
+    return [*own, *home.root.glob("runs.db*")]
+
+
+def _idle_week(home: Home, run: Run) -> dict[str, dict[str, int]]:
+    """What an idle run does every minute, with a clock that goes from minute to minute."""
+    from rekappa.checkpoints.savepoints import keep_points
+
+    began = datetime.now(UTC)
+
+    def minute(number: int) -> None:
+        keep_points(home, run.app, run.id, ["counted"], began + timedelta(minutes=number))
+
+    return _quarters(lambda: _of_a_live_run(home), minute, WEEK)
 
 
 def _produce(bootstrap: str) -> None:

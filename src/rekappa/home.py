@@ -7,6 +7,7 @@ or a new one in the current folder.
 from __future__ import annotations
 
 import os
+import re
 import stat
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +15,8 @@ from pathlib import Path
 from rekappa.errors import RunError
 from rekappa.storage.location import Location
 from rekappa.storage.root import storage_root
+
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 
 
 def local_uri(path: Path) -> str:
@@ -57,6 +60,11 @@ class Home:
                 "your team with REKAPPA_STORE.",
             )
         return self
+
+    def address(self, path: str) -> str:
+        """A path that a person wrote, as Spark reads it: one without a scheme is on this machine's disk, from the
+        folder that holds the project's, whatever the default file system is."""
+        return path if _SCHEME.match(path) else local_uri(self.root.parent / path)
 
     @property
     def stack(self) -> Path:

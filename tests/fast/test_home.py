@@ -82,3 +82,11 @@ def test_a_kill_during_the_start_of_spark_leaves_no_password(tmp_path: Path, num
     assert not Path(name).exists()
     files = [file for file in tmp_path.rglob("*") if file.is_file()]
     assert not [file for file in files if b"hunter2" in file.read_bytes()]
+
+
+def test_a_path_without_a_scheme_is_on_this_disk_whatever_the_default_file_system_is(tmp_path: Path) -> None:
+    home = Home(tmp_path / "a project" / ".rekappa")
+    assert home.address("out/totals") == f"file:{tmp_path}/a project/out/totals"
+    assert home.address("/out/totals") == "file:/out/totals"
+    for told in ("s3a://bucket/totals", "hdfs:/totals", "file:/totals"):
+        assert home.address(told) == told

@@ -26,6 +26,8 @@ def test_a_login(user: str, password: str) -> None:
 def test_certificates_and_what_has_no_counterpart() -> None:
     given_ = {"ssl.truststore.type": "PEM", "ssl.truststore.location": "ca.pem", "client.id": "a"}
     assert for_librdkafka(given_) == {"ssl.ca.location": "ca.pem", "client.id": "a"}
+    written_out = {"ssl.truststore.type": "PEM", "ssl.truststore.certificates": "-----BEGIN"}
+    assert for_librdkafka(written_out) == {"ssl.ca.pem": "-----BEGIN"}
     kerberos = {"sasl.jaas.config": 'com.sun.security.auth.module.Krb5LoginModule required principal="a@B";'}
     assert for_librdkafka(kerberos) == kerberos
     assert for_librdkafka({"ssl.endpoint.identification.algorithm": ""}) == {

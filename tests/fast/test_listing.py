@@ -103,6 +103,17 @@ def test_event_times_of_files_and_none_where_there_are_none(table: Table) -> Non
     assert len(found) == 4
 
 
+def test_event_times_are_found_in_the_look_that_finds_the_splits(table: Table) -> None:
+    times, absent = ColumnTimes(table, "event_ts", "UTC"), ColumnTimes(table, "not_there", "UTC")
+    for first, last in ((0, 6), (1, 2), (4, 9)):
+        reads, happened = Window(START + HOUR, START + 3 * HOUR), Window(START + first * HOUR, START + last * HOUR)
+        beside = ((absent, happened), (times, happened))
+        found = table_splits(table, "plays", reads, ["eu", "us"], max_misalignment=HOUR, beside=beside)
+        alone = table_splits(table, "plays", reads, ["eu", "us"], max_misalignment=HOUR)
+        assert (found.splits, found.skipped_files) == (alone.splits, alone.skipped_files)
+        assert found.happened == ((), tuple(times.files(happened, ["eu", "us"])))
+
+
 def test_a_table_without_a_commit_has_no_files(tmp_path: Path) -> None:
     catalog = SqlCatalog("lake", uri=f"sqlite:///{tmp_path}/catalog.db", warehouse=f"file://{tmp_path}")
     catalog.create_namespace("events")

@@ -26,6 +26,7 @@ from rekappa.iceberg.retention import (
     newest_writer_of,
 )
 from rekappa.runs.live import _retention
+from rekappa.spark.session import DEFAULTS
 from rekappa.store.pins import NEEDED, pinned
 from rekappa.store.record import Kind, Run, State
 
@@ -137,11 +138,13 @@ def test_a_backfill_pins_what_it_reads_and_is_compared_with_until_nobody_wants_i
     assert pinned([Run("backfill_0", "app", Kind.BACKFILL, "", created=START)], START) == set()
 
 
-def test_spark_keeps_the_state_of_200_batches_of_a_live_run_unless_told_otherwise(tmp_path: Path) -> None:
+def test_spark_keeps_an_hour_of_a_live_run_unless_told_otherwise_and_its_own_default_of_others(tmp_path: Path) -> None:
     config = (
         "app: a\nsources: {e: {schema: at TIMESTAMP, event_time: at, candidates: {live: {type: kafka, topic: t}}}}\n"
     )
     (tmp_path / "rekappa.yaml").write_text(config + 'sinks: {o: {type: "null"}}\n')
     key = "spark.sql.streaming.minBatchesToRetain"
-    assert _retention(load(tmp_path)) == {key: "200"}
+    assert _retention(load(tmp_path)) == {key: "360"}
+    assert _retention(load(tmp_path, overrides=("profiles.live.trigger=1 minute",))) == {key: "100"}
+    assert key not in DEFAULTS, "routers and replays keep what Spark does, or say so themselves"
     assert _retention(load(tmp_path, overrides=(f"profiles.live.spark.{key}=1000",))) == {}

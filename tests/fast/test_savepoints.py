@@ -15,10 +15,13 @@ from hypothesis import strategies as st
 from rekappa.checkpoints.files import listed
 from rekappa.checkpoints.restarts import FORK, abandoned_by, line_of, restarts
 from rekappa.checkpoints.savepoints import (
+    DENSE,
+    KEPT,
+    THINNED,
     Savepoint,
     drop,
     is_due,
-    keep_hourly,
+    keep_points,
     name_for,
     outlived,
     savepoint,
@@ -84,23 +87,47 @@ def test_a_savepoint_outlives_what_it_was_taken_of(tmp_path: Path) -> None:
         savepoint(home, "app", "first")
 
 
-def test_a_live_run_keeps_one_an_hour_for_three_days(tmp_path: Path) -> None:
+def test_one_a_quarter_of_an_hour_then_one_an_hour_for_three_days() -> None:
+    known: list[Savepoint] = []
+    for minutes in range(0, 100 * 60, 5):
+        now = NOW + timedelta(minutes=minutes)
+        if is_due(known, "r", now):
+            known.append(Savepoint(name_for(now, automatic=True), "app", "r", now, {}, {}))
+        gone = outlived(known, now)
+        known = [one for one in known if one not in gone]
+    # It looked last at 99:55. Up to 93:45 one an hour has stayed, of the last three days.
+    hourly = [timedelta(hours=hour) for hour in range(28, 94)]
+    quarters = [timedelta(hours=94, minutes=minutes) for minutes in range(0, 360, 15)]
+    assert [one.taken - NOW for one in known] == hourly + quarters
+
+
+def test_a_live_run_keeps_points_and_nothing_twice_while_it_is_idle(tmp_path: Path) -> None:
     home = Home(tmp_path)
-    write(home.checkpoint("app", "live_1") / "plays", range(2))
-    for minutes in range(0, 100 * 60, 20):
-        keep_hourly(home, "app", "live_1", ["plays"], NOW + timedelta(minutes=minutes))
-    known = [one.taken - NOW for one in savepoints(home, "app")]
-    # It looked last at 99:40; what was taken up to 27:00 is older than three days then.
-    assert known == [timedelta(hours=hour) for hour in range(28, 100)]
+    folder = home.checkpoint("app", "live_1") / "plays"
+    write(folder, range(2))
+    idle = [keep_points(home, "app", "live_1", ["plays"], NOW + timedelta(hours=hour)) for hour in range(0, 150, 2)]
+    assert [2 * at for at, one in enumerate(idle) if one] == [0, 76], "a new one only when the last one went"
+    assert len(savepoints(home, "app")) == 1
+    write(folder, range(2, 3))
+    made = keep_points(home, "app", "live_1", ["plays"], NOW + timedelta(hours=150))
+    assert made is not None
+    assert made.batches == {"plays": 2}
+    assert keep_points(home, "app", "live_1", ["plays"], NOW + timedelta(hours=151)) is None
 
 
 @given(st.lists(st.integers(0, 10_000), unique=True), st.booleans())
 def test_only_automatic_savepoints_go_and_only_when_they_are_old(minutes: list[int], automatic: bool) -> None:
-    times = [NOW - timedelta(minutes=one) for one in minutes]
+    times = sorted(NOW - timedelta(minutes=one) for one in minutes)
     known = [Savepoint(name_for(at, automatic=automatic), "app", "r", at, {}, {}) for at in times]
-    gone = outlived(known, NOW)
-    assert {one.taken for one in gone} == ({at for at in times if NOW - at > timedelta(days=3)} if automatic else set())
-    assert is_due(known, "r", NOW) == (not automatic or all(one >= 60 for one in minutes))
+    gone = {one.taken for one in outlived(known, NOW)}
+    stay = [at for at in times if at not in gone]
+    assert automatic or not gone
+    assert not gone & {at for at in times if NOW - at <= DENSE}
+    assert gone >= {at for at in times if automatic and NOW - at > KEPT}
+    for at in gone:
+        assert NOW - at > KEPT or any(timedelta() < at - other < THINNED for other in stay), "one close by stays"
+    assert {one.taken for one in outlived([one for one in known if one.taken in stay], NOW)} == set()
+    assert is_due(known, "r", NOW) == (not automatic or all(one >= 15 for one in minutes))
     assert is_due(known, "another", NOW)
 
 

@@ -11,8 +11,10 @@ from pathlib import Path
 import pytest
 
 import rekappa
-from rekappa.config.model import Profile
+from rekappa.config.model import AppConfig, Profile
+from rekappa.home import Home
 from rekappa.spark.session import redaction
+from rekappa.spark.sharing import shared_folders
 from rekappa.spark.shipping import packed, python_settings
 
 
@@ -40,6 +42,33 @@ def test_an_environment_archive_is_for_executors_alone() -> None:
     assert python_settings(far, "models.zip") == {"spark.archives": "models.zip,s3a://bucket/env.tar.gz#environment"}
     assert os.environ["PYSPARK_PYTHON"] == "./environment/bin/python"
     assert os.environ["PYSPARK_DRIVER_PYTHON"] == sys.executable
+
+
+def test_what_executors_must_see_of_this_machines_disk(
+    tmp_path: Path, bare_config: AppConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = Home(tmp_path / ".rekappa")
+    assert shared_folders(bare_config, home) == {"REKAPPA_STORAGE": home.root}
+    told = {
+        "sinks": {
+            "near": {"type": "parquet", "path": "out"},
+            "far": {"type": "parquet", "path": "s3a://bucket/out"},
+            "table": {"type": "iceberg", "table": "own.shop.totals"},
+        },
+        "catalogs": {
+            "own": {"type": "stack"},
+            "unused": {"type": "stack"},
+            "team": {"type": "rest", "uri": "http://catalog", "warehouse": "production"},
+            "disk": {"type": "hadoop", "warehouse": "/mnt/tables"},
+        },
+    }
+    config = AppConfig.model_validate({**bare_config.model_dump(by_alias=True), **told})
+    monkeypatch.setenv("REKAPPA_STORAGE", "s3a://bucket/rekappa")
+    assert shared_folders(config, home) == {
+        "sinks.near.path": tmp_path / "out",
+        "catalogs.own": home.warehouse,
+        "catalogs.disk.warehouse": Path("/mnt/tables"),
+    }
 
 
 @pytest.mark.parametrize(

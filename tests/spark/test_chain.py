@@ -198,7 +198,7 @@ class Story:
 
 
 @pytest.fixture
-def story(tmp_path: Path, home: Home, broker: str, spark: SparkSession) -> Iterator[Story]:
+def story(tmp_path: Path, home: Home, broker: str, spark: SparkSession) -> Story:
     name = f"chained_{uuid4().hex[:6]}"
     topics = {one: f"{name}_{one}" for one in ("in", "left", "right", "mid")}
     create_topics(broker, topics.values(), partitions=1)
@@ -220,7 +220,7 @@ def story(tmp_path: Path, home: Home, broker: str, spark: SparkSession) -> Itera
         f"sources:\n  mids:{source('mid')}  rights:{source('right')}sinks:\n"
         f"  seen: {{type: iceberg, table: lake.chained.seen_{name}}}\n"
     )
-    yield Story(name, spark, made("first", FIRST, first), made("second", SECOND, second), made("last", LAST, last))
+    return Story(name, spark, made("first", FIRST, first), made("second", SECOND, second), made("last", LAST, last))
 
 
 @contextmanager

@@ -143,6 +143,8 @@ def test_the_router_idle_busy_and_after_its_snapshots_are_gone(
     compact(spark, route, timedelta(hours=1))
     expire(spark, table, (), now=datetime.now(UTC) + timedelta(days=1))
     assert len(snapshots(spark, table)) == 1
+    in_use = spark.table(f"{table}.files").count()
+    assert files(spark, table, ".parquet") == in_use, "what compaction replaced went with the last that named it"
     assert complete() == said
     folder = route.checkpoint(archive.home)
     last = last_committed(folder)

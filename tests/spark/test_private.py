@@ -6,6 +6,7 @@ When a new version breaks one, this says which, before anything larger fails for
 from __future__ import annotations
 
 from pathlib import Path
+from socket import gethostname
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -13,10 +14,14 @@ from pyspark.errors import AnalysisException
 from pyspark.sql.types import LongType, StructField, StructType
 from storage_contract import keeps_the_contract
 
+from rekappa.config.model import AppConfig
+from rekappa.errors import ConfigError
+from rekappa.home import Home
 from rekappa.iceberg import private as iceberg
 from rekappa.iceberg.tasks import read_tasks
-from rekappa.spark import private
+from rekappa.spark import private, sharing
 from rekappa.spark.releases import check_versions
+from rekappa.spark.sharing import require_shared, without
 from rekappa.storage.hadoop import HadoopFiles
 from rekappa.storage.location import Location
 
@@ -136,6 +141,34 @@ def test_spark(spark: SparkSession, tmp_path: Path) -> None:
         assert classes.loadClass(name)
 
 
+def test_pages_without_rows_in_the_bounds_are_not_read(spark: SparkSession, tmp_path: Path) -> None:
+    first, files = 1 << 40, str(tmp_path / "numbers")
+    rows = spark.range(first, first + 200_000, 1, 1).selectExpr("named_struct('n', id) AS inner")
+    rows.write.option("parquet.page.row.count.limit", "10000").parquet(files)
+    options = private.pages_between(spark, "inner.n", first + 25_000, first + 35_000)
+    read = spark.read.options(**options).parquet(files).selectExpr("inner.n - 1099511627776 AS n")
+    found = {row.n for row in read.collect()}
+    assert found >= set(range(25_000, 35_000))
+    assert len(found) <= 30_000, "only whole pages around the bounds come with them"
+    assert private.pages_between(spark, "inner.n", 1, 2) == {}
+
+
+def test_a_java_function_of_ours_is_called_for_every_row(spark: SparkSession) -> None:
+    source = """
+        package rekappa;
+        public final class Canary implements org.apache.spark.sql.api.java.UDF0<Boolean> {
+            private final int every;
+            private transient int seen;
+            public Canary(int every) { this.every = every; }
+            public Boolean call() { this.seen = this.seen + 1; return Boolean.valueOf(this.seen % this.every == 0); }
+        }"""
+    for every in (2, 5):
+        made = private.compiled(spark, "rekappa.Canary", source)
+        condition = private.always_called(spark, made(every), "canary")
+        kept = private.cloned(spark).range(0, 100, 1, 2).where(condition)
+        assert kept.count() == 100 // every
+
+
 def test_a_stream_as_a_batch_query_over_other_leaves(spark: SparkSession) -> None:
     """Columns are carried past projections and unions that do not name them; watermarks are gone."""
     from pyspark.sql import Observation
@@ -219,3 +252,14 @@ def test_statements_that_change_something(spark: SparkSession, sql: str, change:
 
 def test_hadoops_own_file_systems_keep_the_contract(spark: SparkSession, tmp_path: Path) -> None:
     keeps_the_contract(Location(HadoopFiles("file:"), str(tmp_path / "new")))
+
+
+def test_a_folder_that_executors_do_not_have_is_refused(
+    spark: SparkSession, bare_config: AppConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    require_shared(spark, bare_config, Home(tmp_path))
+    assert list(tmp_path.iterdir()) == [], "nothing is left of the look"
+    assert without(spark, str(tmp_path / "not there")) == [gethostname()]
+    monkeypatch.setattr(sharing, "without", lambda *_: ["worker-7"])
+    with pytest.raises(ConfigError, match=r"executors on worker-7 do not have .*REKAPPA_STORAGE"):
+        require_shared(spark, bare_config, Home(tmp_path))

@@ -191,7 +191,7 @@ def test_a_sink_that_cannot_be_read_is_not_taken_for_an_empty_one(
     assert isinstance(sink, ParquetSink)
     sink.prepare(spark, rows(spark, 0, 1).schema)
     sink.write(rows(spark, 10, 40), BatchId("live", "query", 0))
-    for file in Path(sink.path).glob("batch=*/*.parquet"):
+    for file in Path(sink.path.removeprefix("file:")).glob("batch=*/*.parquet"):
         file.write_bytes(b"damaged")
         file.with_name(f".{file.name}.crc").unlink()
     it = AddingPublisher(part(sink_config, sink.name, rows(spark, 10, 40)), "parquet", sink, sink)

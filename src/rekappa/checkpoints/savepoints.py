@@ -23,8 +23,9 @@ from rekappa.home import Home
 from rekappa.storage.location import Location
 
 VERSION = 1
-EVERY, KEPT = timedelta(hours=1), timedelta(days=3)
-"""How often a live run takes a savepoint by itself, and for how long such a one is kept."""
+EVERY, DENSE, THINNED, KEPT = timedelta(minutes=15), timedelta(hours=6), timedelta(hours=1), timedelta(days=3)
+"""How often a live run takes a savepoint by itself; for how long all of these are kept; how far apart those are that
+stay after that; and for how long they do."""
 _ATTEMPTS = 5
 _FILE = "savepoint.json"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
@@ -128,19 +129,42 @@ def is_due(known: Iterable[Savepoint], run: str, now: datetime, every: timedelta
     return all(now - one.taken >= every for one in known if one.automatic and one.run == run)
 
 
-def outlived(known: Iterable[Savepoint], now: datetime, kept: timedelta = KEPT) -> tuple[Savepoint, ...]:
-    """The automatic savepoints that are older than they are kept for."""
-    return tuple(one for one in known if one.automatic and now - one.taken > kept)
+def outlived(known: Iterable[Savepoint], now: datetime) -> tuple[Savepoint, ...]:
+    """The automatic savepoints that are too old, or that lie too close together for their age."""
+    gone: list[Savepoint] = []
+    last: dict[str, datetime] = {}
+    for one in sorted((one for one in known if one.automatic), key=lambda one: one.taken):
+        age = now - one.taken
+        close = one.run in last and one.taken - last[one.run] < THINNED
+        if age > KEPT or (age > DENSE and close):
+            gone.append(one)
+        else:
+            last[one.run] = one.taken
+    return tuple(gone)
 
 
-def keep_hourly(home: Home, app: str, run: str, queries: Iterable[str], now: datetime) -> Savepoint | None:
-    """What a live run calls between batches: take an automatic savepoint if one is due, drop those that are too old."""
-    known = savepoints(home, app)
-    name = name_for(now, automatic=True)
-    made = take(home, app, run, queries, name, now) if is_due(known, run, now) else None
+def keep_points(home: Home, app: str, run: str, queries: Iterable[str], now: datetime) -> Savepoint | None:
+    """What a live run calls now and then: take an automatic savepoint if one is due and anything was committed since
+    the last one, drop those that have outlived their use."""
+    known, queries = savepoints(home, app), sorted(queries)
+    made = None
+    if is_due(known, run, now) and not _holds_newest(home, known, app, run, queries):
+        made = take(home, app, run, queries, name_for(now, automatic=True), now)
     for one in outlived(known, now):
         drop(home, one)
     return made
+
+
+def _holds_newest(home: Home, known: Iterable[Savepoint], app: str, run: str, queries: Iterable[str]) -> bool:
+    """Whether the run's last automatic savepoint holds the newest batch of each query: nothing came since."""
+    own = [one for one in known if one.automatic and one.run == run]
+    if not own:
+        return False
+    newest = {}
+    for query in queries:
+        names = (home.checkpoint(app, run) / query / "commits").names()
+        newest[query] = max((int(name) for name in names if name.isdigit()), default=-1)
+    return dict(own[-1].batches) == newest
 
 
 def _read(path: Location) -> Savepoint:

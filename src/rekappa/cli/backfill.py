@@ -16,6 +16,8 @@ from rekappa.home import Home
 from rekappa.timeline import Window, format_duration, format_instant
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from rekappa.app import App
     from rekappa.config.load import Loaded
     from rekappa.plan.plan import Plan
@@ -135,10 +137,12 @@ def plan(app: str, as_json: bool, **told: Any) -> None:
     request, loaded = _request(told), _loaded(app, told)
     bound, home = load_app(loaded), home_of_tables(loaded.config)
     _check(bound, loaded, home, request)
-    from rekappa.planning.make import make_plan
-    from rekappa.runs.backfill import backfill_session
+    from rekappa.runs.session import backfill_session
 
-    _show_plan(output(as_json), make_plan(backfill_session(loaded, home), loaded, bound, home, request))
+    spark = backfill_session(loaded, home)
+    from rekappa.planning.make import make_plan
+
+    _show_plan(output(as_json), make_plan(spark, loaded, bound, home, request))
 
 
 @click.command()
@@ -161,10 +165,12 @@ def backfill(app: str, as_json: bool, dry_run: bool, **told: Any) -> None:
     request, loaded = _request(told), _loaded(app, told)
     bound, home, out = load_app(loaded), home_of_tables(loaded.config), output(as_json)
     _check(bound, loaded, home, request)
-    from rekappa.planning.make import make_plan
-    from rekappa.runs.backfill import backfill_session, run_backfill
+    from rekappa.runs.session import backfill_session
 
     spark = backfill_session(loaded, home)
+    from rekappa.planning.make import make_plan
+    from rekappa.runs.backfill import run_backfill
+
     made = make_plan(spark, loaded, bound, home, request)
     if dry_run or not as_json:
         _show_plan(out, made)
@@ -175,6 +181,23 @@ def backfill(app: str, as_json: bool, dry_run: bool, **told: Any) -> None:
             spark, loaded, bound, home, request, plan=made, on_start=_started, on_progress=lambda now: _move(line, now)
         )
     _show_run(out, ended)
+    _tidy(spark, loaded, home)
+
+
+def _tidy(spark: SparkSession, loaded: Loaded, home: Home) -> None:
+    """What earlier runs left may go now; that it could not is no fault of this one."""
+    from rekappa.operations.deeds import record_deed
+    from rekappa.publish.tidy import tidy
+
+    try:
+        gone = tidy(spark, loaded, home)
+    except Exception as error:
+        click.echo(f"not cleaned up after earlier runs: {str(error).splitlines()[0]}", err=True)
+        return
+    if gone:
+        record_deed(home, "clean", loaded.config.app, names=[one.name for one in gone])
+        runs = len({one.run for one in gone if one.run})
+        click.echo(f"removed what {runs} runs left longer ago than it is kept: see staging_retention", err=True)
 
 
 def _started(run: Run) -> None:
@@ -289,8 +312,9 @@ def resume(run: str, dry_run: bool, as_json: bool) -> None:
         _resume_control(out, home, found)
         return
     from rekappa.config.bind import load_app
-    from rekappa.runs.backfill import backfill_session, continue_backfill
+    from rekappa.runs.backfill import continue_backfill
     from rekappa.runs.code import as_begun
+    from rekappa.runs.session import backfill_session
     from rekappa.staging.staged import load_run
 
     now = load_run(home, found)
@@ -306,7 +330,7 @@ def resume(run: str, dry_run: bool, as_json: bool) -> None:
 
 
 def _resume_control(out: Output, home: Home, run: Run) -> None:
-    from rekappa.runs.backfill import backfill_session
+    from rekappa.runs.session import backfill_session
     from rekappa.staging.staged import load_run
     from rekappa.store.runs import RunStore
     from rekappa.validate.controls import continue_control

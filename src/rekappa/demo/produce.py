@@ -5,7 +5,7 @@ python -m rekappa.demo.produce take_rate --start 2026-11-01T00:00Z --hours 3
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import click
 
@@ -17,8 +17,11 @@ from rekappa.produce.topics import create_topics
 from rekappa.timeline import Window, parse_duration, parse_instant
 
 
-def produce(bootstrap: str, events: Iterable[Event], prefixes: bool = True) -> int:
-    """Send events in arrival order with their arrival as Kafka's timestamp; answers how many, once all are stored."""
+def produce(bootstrap: str | Mapping[str, str], events: Iterable[Event], prefixes: bool = True) -> int:
+    """Send events in arrival order with their arrival as Kafka's timestamp; answers how many, once all are stored.
+
+    `bootstrap` is an address, or the options of confluent-kafka's clients.
+    """
     messages = (
         SpooledMessage(
             f"{event.region}.{event.topic}" if prefixes else event.topic,
@@ -28,7 +31,7 @@ def produce(bootstrap: str, events: Iterable[Event], prefixes: bool = True) -> i
         )
         for event in events
     )
-    return send({"bootstrap.servers": bootstrap}, messages)
+    return send({"bootstrap.servers": bootstrap} if isinstance(bootstrap, str) else bootstrap, messages)
 
 
 @click.command()

@@ -48,7 +48,7 @@ class Story(Telling):
 
     @cached_property
     def spark(self) -> SparkSession:
-        from rekappa.runs.backfill import backfill_session
+        from rekappa.runs.session import backfill_session
 
         return backfill_session(self.load(APP)[0], self.home, {"spark.sql.shuffle.partitions": "2"})
 

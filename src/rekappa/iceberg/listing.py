@@ -2,7 +2,8 @@
 
     for entry in listed_files(table, wanted, columns, Between(0, low, high)): ...
 
-Manifests are ruled out by their partitions, files by their bounds. A table with row-level deletes goes the slow way,
+Several stretches can be asked for at once: reading the manifests is what takes the time. They are ruled out by their
+partitions, files by their bounds. A table with row-level deletes goes the slow way,
 through PyIceberg, which knows which deletes belong to which file.
 """
 
@@ -16,7 +17,7 @@ from multiprocessing import get_context
 from typing import TYPE_CHECKING, Any
 
 from rekappa.errors import SourceError
-from rekappa.iceberg.decode import AskedColumn, Between, FileEntry, read_manifest
+from rekappa.iceberg.decode import AskedColumn, Between, FileEntry, fitting, read_manifest
 
 if TYPE_CHECKING:
     from pyiceberg.manifest import ManifestFile
@@ -26,13 +27,11 @@ FEW = 50_000
 """Up to so many files are read in this process: starting others takes longer."""
 
 
-def listed_files(
-    table: Table, wanted: Any, columns: tuple[AskedColumn, ...], between: Between | None = None
-) -> Iterator[FileEntry]:
+def listed_files(table: Table, wanted: Any, columns: tuple[AskedColumn, ...], *between: Between) -> Iterator[FileEntry]:
     """Files that may hold rows which fit PyIceberg's expression `wanted`, with the bounds of these columns.
 
-    `between` says the same of one column again, in numbers. More files than fit may be answered, never fewer. Refuses
-    equality deletes.
+    `between` says the same again of single columns, in numbers; a file is answered that fits any of them. More files
+    than fit may be answered, never fewer. Refuses equality deletes.
     """
     snapshot = table.current_snapshot()
     if snapshot is None:
@@ -40,8 +39,8 @@ def listed_files(
     manifests = [one for one in snapshot.manifests(table.io) if _live(one)]
     if any(one.content != 0 for one in manifests):
         for task in _with_deletes(table, wanted):
-            entry = _entry(task.file, columns, bool(task.delete_files))
-            if between is None or between.may_hold(entry):
+            entry = _entry(task.file, columns, bool(task.delete_files), between)
+            if entry.fits or not between:
                 yield entry
         return
     chosen = _fitting(table, manifests, wanted)
@@ -66,7 +65,7 @@ def all_files(table: Table, columns: tuple[AskedColumn, ...] = ()) -> Iterator[F
 
 
 def _read(
-    manifest: tuple[str, int], io: dict[str, str], columns: tuple[AskedColumn, ...], between: Between | None
+    manifest: tuple[str, int], io: dict[str, str], columns: tuple[AskedColumn, ...], between: tuple[Between, ...]
 ) -> list[FileEntry]:
     return read_manifest(*manifest, io, columns, between)
 
@@ -100,7 +99,11 @@ def _with_deletes(table: Table, wanted: Any) -> Iterator[Any]:
         ) from error
 
 
-def _entry(file: Any, columns: tuple[AskedColumn, ...], deletes: bool) -> FileEntry:
+def _entry(file: Any, columns: tuple[AskedColumn, ...], deletes: bool, between: tuple[Between, ...]) -> FileEntry:
+    lower, upper = (
+        tuple(column.read((bounds or {}).get(column.id)) for column in columns)
+        for bounds in (file.lower_bounds, file.upper_bounds)
+    )
     return FileEntry(
         file.file_path,
         file.file_format.value,
@@ -108,7 +111,8 @@ def _entry(file: Any, columns: tuple[AskedColumn, ...], deletes: bool) -> FileEn
         file.file_size_in_bytes,
         file.spec_id,
         tuple(file.partition[place] for place in range(len(file.partition))),
-        tuple(column.read((file.lower_bounds or {}).get(column.id)) for column in columns),
-        tuple(column.read((file.upper_bounds or {}).get(column.id)) for column in columns),
+        lower,
+        upper,
         deletes,
+        fitting(between, lower, upper),
     )

@@ -17,7 +17,9 @@ from rekappa.errors import SourceError
 from rekappa.iceberg.decode import AskedColumn, Between, FileEntry
 from rekappa.iceberg.files import leaf, open_parquet
 from rekappa.iceberg.listing import listed_files
+from rekappa.iceberg.times import ColumnTimes
 from rekappa.plan.model import OffsetBounds, RowGroup, Split
+from rekappa.plan.outside import Piece
 from rekappa.record import INGESTION, OFFSET, PARTITION, REGION
 from rekappa.timeline import EPOCH, Window, instant, micros
 
@@ -30,7 +32,8 @@ _TRUNCATED = 16  # Iceberg shortens text bounds to this many characters
 
 @dataclass(frozen=True, slots=True)
 class SplitScan:
-    """What a scan of the metadata found. `snapshot` is None for a table that never had a commit."""
+    """What a scan of the metadata found. `snapshot` is None for a table that never had a commit. `happened` has the
+    files of each stretch of event time that was asked for beside."""
 
     splits: tuple[Split, ...]
     snapshot: int | None
@@ -41,6 +44,11 @@ class SplitScan:
     skipped_bytes: int
     wide_files: int = 0
     newest: datetime | None = None
+    happened: tuple[tuple[Piece, ...], ...] = ()
+
+
+Beside = Sequence[tuple[ColumnTimes, Window]]
+"""Stretches of event time whose files are asked for with the splits, wherever they lie."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,21 +69,29 @@ class _Columns:
 
 
 def table_splits(
-    table: Table, source: str, reads: Window, regions: Sequence[str] = (), *, max_misalignment: timedelta
+    table: Table,
+    source: str,
+    reads: Window,
+    regions: Sequence[str] = (),
+    *,
+    max_misalignment: timedelta,
+    beside: Beside = (),
 ) -> SplitScan:
     """Every piece of the table's current files that can hold events of `reads` and of these regions (all if none).
 
     One split per file. A file that is wider than the bound, or reaches over an edge of `reads`, comes with the
     bounds of its row groups, so that the planner can cut it; what lies outside `reads` is the planner's to cut off.
+    What is asked for `beside` is found in the same look at the manifests.
     """
     columns = _columns(table)
     snapshot = table.current_snapshot()
     if snapshot is None:
-        return SplitScan((), None, 0, 0, 0, 0, 0)
+        return SplitScan((), None, 0, 0, 0, 0, 0, happened=((),) * len(beside))
     io = dict(table.io.properties)
+    happened: tuple[list[Piece], ...] = tuple([] for _ in beside)
     found = [
         whole
-        for whole in _files(table, source, columns, reads, regions, io)
+        for whole in _files(table, source, columns, reads, regions, io, beside, happened)
         if reads.overlaps(whole.low, whole.high) and (not regions or whole.region in ("", *regions))
     ]
     coarse = [
@@ -99,6 +115,7 @@ def table_splits(
         skipped_bytes=max(0, int(summary.get("total-files-size", size)) - size),
         wide_files=sum(whole.high - whole.low > max_misalignment for whole in found),
         newest=max((whole.high for whole in found), default=None),
+        happened=tuple(map(tuple, happened)),
     )
 
 
@@ -131,13 +148,30 @@ def _field_id(schema: Any, name: str) -> int | None:
 
 
 def _files(
-    table: Table, source: str, columns: _Columns, reads: Window, regions: Sequence[str], io: dict[str, str]
+    table: Table,
+    source: str,
+    columns: _Columns,
+    reads: Window,
+    regions: Sequence[str],
+    io: dict[str, str],
+    beside: Beside = (),
+    happened: Sequence[list[Piece]] = (),
 ) -> Iterator[Split]:
-    """Each file that the metadata can't rule out, as one split."""
-    asked = columns.asked
-    between = Between(0, micros(reads.start), micros(reads.end) - 1)
+    """Each file that the metadata can't rule out, as one split; those of the stretches `beside` go to `happened`."""
+    asked, between = columns.asked, [Between(0, micros(reads.start), micros(reads.end) - 1)]
+    others = []
+    for (times, stretch), found in zip(beside, happened, strict=True):
+        if times.there:
+            others.append((1 << len(between), len(asked), times, found))
+            between.append(times.between(stretch, len(asked)))
+            asked = (*asked, times.asked)
     named = {number: _region_field(spec, columns) for number, spec in table.specs().items()}
-    for entry in listed_files(table, _of_stretch(reads, regions), asked, between):
+    for entry in listed_files(table, _asked_for(reads, regions, beside), asked, *between):
+        for bit, at, times, found in others:
+            if entry.fits & bit:
+                found.append(times.piece(entry, at))
+        if not entry.fits & 1:
+            continue
         if entry.format.upper() != "PARQUET":
             raise SourceError(
                 f"Cannot replay file {entry.path}: only Parquet can be read, not {entry.format}",
@@ -164,7 +198,7 @@ def _files(
             yield replace(whole, low=min(g.low for g in groups), high=max(g.high for g in groups))
 
 
-def _of_stretch(reads: Window, regions: Sequence[str]) -> Any:
+def _asked_for(reads: Window, regions: Sequence[str], beside: Beside) -> Any:
     import pyiceberg.expressions
 
     # The expressions are pydantic models whose positional arguments no type checker sees.
@@ -172,6 +206,9 @@ def _of_stretch(reads: Window, regions: Sequence[str]) -> Any:
     wanted: Any = ex.And(
         ex.GreaterThanOrEqual(INGESTION, reads.start.isoformat()), ex.LessThan(INGESTION, reads.end.isoformat())
     )
+    for times, stretch in beside:
+        if times.there:
+            wanted = ex.Or(wanted, times.expression(stretch))
     return ex.And(wanted, ex.In(REGION, set(regions))) if regions else wanted
 
 
@@ -217,7 +254,7 @@ def _row_groups(whole: Split, columns: _Columns, io: dict[str, str]) -> tuple[Ro
 
 
 def _positions(entry: FileEntry) -> OffsetBounds | None:
-    (low_partition, low_offset), (high_partition, high_offset) = entry.lower[2:], entry.upper[2:]
+    (low_partition, low_offset), (high_partition, high_offset) = entry.lower[2:4], entry.upper[2:4]
     if low_partition is None or high_partition is None or low_offset is None or high_offset is None:
         return None
     return OffsetBounds(low_partition, high_partition, low_offset, high_offset)

@@ -3,6 +3,8 @@
     times = ColumnTimes(table, "event_ts", "UTC")
     files = times.files(wanted, regions)
 
+or, for one who reads the table's manifests anyway, the parts of that question: `asked`, `expression` and `between`.
+
 A column may be a TIMESTAMP, or a TIMESTAMP_NTZ or DATE: those are moments only in a time zone, that of Spark's session.
 """
 
@@ -77,17 +79,36 @@ class ColumnTimes:
 
     def files(self, wanted: Window, regions: Sequence[str]) -> list[Piece]:
         """All files of the table that can hold event times of `wanted`, whenever they were ingested."""
-        if self._field is None or self._table.current_snapshot() is None:
+        if not self.there:
             return []
         import pyiceberg.expressions
 
         ex: Any = pyiceberg.expressions
-        low, high = self._written(wanted.start, -_SHIFT), self._written(wanted.end, _SHIFT)
-        asked = ex.And(ex.GreaterThanOrEqual(self.column, low), ex.LessThanOrEqual(self.column, high))
+        expression = self.expression(wanted)
         if regions:
-            asked = ex.And(asked, ex.In(REGION, set(regions)))
-        columns = (AskedColumn(self._field.field_id), AskedColumn(self._ingestion.field_id))
-        return [self._file(entry) for entry in listed_files(self._table, asked, columns, self._between(wanted))]
+            expression = ex.And(expression, ex.In(REGION, set(regions)))
+        columns = (AskedColumn(self._ingestion.field_id), self.asked)
+        return [
+            self.piece(entry, 1) for entry in listed_files(self._table, expression, columns, self.between(wanted, 1))
+        ]
+
+    @property
+    def there(self) -> bool:
+        """Whether the table has the column, and a commit."""
+        return self._field is not None and self._table.current_snapshot() is not None
+
+    @property
+    def asked(self) -> AskedColumn:
+        """The column, for a listing; only if it is `there`."""
+        return AskedColumn(self._field.field_id)
+
+    def expression(self, wanted: Window) -> Any:
+        """PyIceberg's expression for rows that have a time of `wanted`."""
+        import pyiceberg.expressions
+
+        ex: Any = pyiceberg.expressions
+        low, high = self._written(wanted.start, -_SHIFT), self._written(wanted.end, _SHIFT)
+        return ex.And(ex.GreaterThanOrEqual(self.column, low), ex.LessThanOrEqual(self.column, high))
 
     def groups(self, file: Piece) -> list[Piece]:
         """The row groups of a file with their bounds; none if its footer can't be read."""
@@ -139,8 +160,9 @@ class ColumnTimes:
             behind=max(pc.max(pc.subtract(last, happened.filter(late))).as_py() or 0, 0),
         )
 
-    def _file(self, entry: FileEntry) -> Piece:
-        (low, first), (high, last) = entry.lower, entry.upper
+    def piece(self, entry: FileEntry, place: int) -> Piece:
+        """A listed file; the bounds of its ingestion times come first, this column's at `place`."""
+        low, high, first, last = entry.lower[place], entry.upper[place], entry.lower[0], entry.upper[0]
         return Piece(
             entry.path,
             entry.rows,
@@ -148,13 +170,13 @@ class ColumnTimes:
             None if first is None or last is None else (first, last),
         )
 
-    def _between(self, wanted: Window) -> Between:
+    def between(self, wanted: Window, place: int) -> Between:
         """The wanted times in the numbers of the column's bounds, with room for any zone."""
         spare = timedelta() if self.kind in INSTANTS else timedelta(days=2)
         low, high = micros(wanted.start - spare), micros(wanted.end + spare)
         if self.kind == "date":
-            return Between(0, low // _DAY, -(-high // _DAY))
-        return Between(0, low * 1000, high * 1000) if self.kind.endswith("_ns") else Between(0, low, high)
+            return Between(place, low // _DAY, -(-high // _DAY))
+        return Between(place, low * 1000, high * 1000) if self.kind.endswith("_ns") else Between(place, low, high)
 
     def _written(self, moment: datetime, spare: timedelta) -> str:
         """A bound on the column as Iceberg's expressions want it."""

@@ -72,14 +72,16 @@ def clock(
     regions: Sequence[str],
     time_zone: str,
     told: Told,
+    files: Sequence[Piece] | None = None,
 ) -> Clock | str:
-    """The anchor with its files; words instead, for a column that can't be measured. Refuses one that is not the
-    source's own event time and of which nothing was told either."""
+    """The anchor with its files, which are looked for if not given; words instead, for a column that can't be measured.
+    Refuses one that is not the source's own event time and of which nothing was told either."""
     from rekappa.iceberg.times import ColumnTimes
 
     times = ColumnTimes(table, column, time_zone)
     if times.measured:
-        return Clock(source, column, own, tuple(times.files(wanted, regions)), cache(times.groups), times.look)
+        known = times.files(wanted, regions) if files is None else files
+        return Clock(source, column, own, tuple(known), cache(times.groups), times.look)
     said = f"how far {column!r} of source {source!r} is from ingestion time can't be measured, it is a {times.kind}"
     if not own and (told.clock_skew is None or told.drain is None):
         raise PlanError(

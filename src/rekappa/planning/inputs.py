@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -12,6 +12,7 @@ from rekappa.config.model import IcebergCandidate
 from rekappa.errors import PlanError
 from rekappa.home import Home
 from rekappa.plan.model import Split
+from rekappa.plan.outside import Piece
 from rekappa.plan.plan import SourcePlan
 from rekappa.sources.open import named_source, past_candidate
 from rekappa.timeline import Window, format_duration, format_instant
@@ -23,18 +24,35 @@ STRETCHES = 48
 
 
 @dataclass(frozen=True, slots=True)
+class EventStretch:
+    """Event times whose files are asked for too, wherever they were ingested; `zone` is Spark's."""
+
+    column: str
+    window: Window
+    zone: str
+
+
+@dataclass(frozen=True, slots=True)
 class Input:
     """One source as the plan shows it, with its splits. `table` is None for sources that are not Iceberg; `begins` is
-    the instant before which its events were dropped on purpose."""
+    the instant before which its events were dropped on purpose; `happened` has the files of each stretch of event time
+    that was asked for, by its column."""
 
     plan: SourcePlan
     splits: tuple[Split, ...] = ()
     table: Table | None = None
     begins: datetime | None = None
+    happened: Mapping[str, tuple[Piece, ...]] = field(default_factory=dict)
 
 
 def scan_source(
-    loaded: Loaded, home: Home, name: str, reads: Window, regions: Sequence[str], columns: Sequence[str]
+    loaded: Loaded,
+    home: Home,
+    name: str,
+    reads: Window,
+    regions: Sequence[str],
+    columns: Sequence[str],
+    beside: Sequence[EventStretch] = (),
 ) -> Input:
     """Look at the metadata of one source's archive; reads no data."""
     _, candidate = past_candidate(name, named_source(loaded, name))
@@ -45,9 +63,12 @@ def scan_source(
     from rekappa.archive.expired import Expired
     from rekappa.iceberg.catalog import load_table
     from rekappa.iceberg.splits import table_splits
+    from rekappa.iceberg.times import ColumnTimes
 
     opened = load_table(loaded.config, candidate.table, home)
-    found = table_splits(opened, name, reads, regions, max_misalignment=candidate.max_misalignment)
+    asked = [(ColumnTimes(opened, one.column, one.zone), one.window) for one in beside]
+    asked = [(times, stretch) for times, stretch in asked if times.measured]
+    found = table_splits(opened, name, reads, regions, max_misalignment=candidate.max_misalignment, beside=asked)
     complete = complete_until(opened)
     _check_regions(name, candidate.table, regions, complete)
     plan = SourcePlan(
@@ -66,7 +87,8 @@ def scan_source(
         wide_files=found.wide_files,
         density=density(found.splits, reads),
     )
-    return Input(plan, found.splits, opened, Expired.of(opened.properties).before)
+    happened = {times.column: files for (times, _), files in zip(asked, found.happened, strict=True)}
+    return Input(plan, found.splits, opened, Expired.of(opened.properties).before, happened)
 
 
 def _check_regions(source: str, table: str, regions: Sequence[str], complete: dict[str, datetime]) -> None:

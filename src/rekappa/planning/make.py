@@ -32,7 +32,7 @@ from rekappa.plan.shape import Operation, Shape, Tolerance
 from rekappa.plan.speeds import kind_of_state, predicted
 from rekappa.planning.chosen import chosen_jobs
 from rekappa.planning.clocks import Clock, Fitted, Told, clock, fitted
-from rekappa.planning.inputs import Input, archived_until, check_complete, scan_source
+from rekappa.planning.inputs import EventStretch, Input, archived_until, check_complete, scan_source
 from rekappa.planning.keeping import taken_by
 from rekappa.planning.request import BackfillRequest
 from rekappa.planning.sessions import with_whole_sessions
@@ -104,11 +104,14 @@ def _plan_job(
     asked = _ask(spark, loaded, app, request, job)
     mode, columns = asked.choice.mode, asked.columns
 
-    def scanned(reads: Window) -> list[Input]:
-        return [scan_source(loaded, home, name, reads, request.regions, columns[name]) for name in job.sources]
+    def scanned(reads: Window, beside: Mapping[str, Sequence[EventStretch]] = {}) -> list[Input]:
+        return [
+            scan_source(loaded, home, name, reads, request.regions, columns[name], beside.get(name, ()))
+            for name in job.sources
+        ]
 
     asked = replace(asked, margins=_with_measured_state(spark, loaded, home, request, asked, scanned))
-    inputs = scanned(asked.margins.reads(request.window))
+    inputs = scanned(asked.margins.reads(request.window), _event_stretches(spark, loaded, request, asked))
     sliced = mode is not Mode.BULK or asked.by_slice
     if sliced and any(one.table is None for one in inputs):
         raise PlanError(
@@ -222,10 +225,10 @@ def _fitted(
         # Finds its events by their own times, wherever production had read them.
         return Fitted(_with_whole_sessions(spark, loaded, home, request, asked, inputs), (request.window,))
     told = Told(request.clock_skew, request.drain)
-    zone = spark.conf.get("spark.sql.session.timeZone") or "UTC"
+    zone = _zone(spark)
     wanted = asked.margins.wanted(request.window)
     found = [
-        clock(one.table, one.plan.name, column, own, wanted, request.regions, zone, told)
+        clock(one.table, one.plan.name, column, own, wanted, request.regions, zone, told, one.happened.get(column))
         for one in inputs
         if one.table is not None and asked.margins.timed
         for column, own in _anchors(asked, one.plan.name, named_source(loaded, one.plan.name).event_time)
@@ -234,6 +237,25 @@ def _fitted(
     fit = fitted(asked.margins, known, outputs, told, *((whole_hours,) if chunked else ()))
     unknown = tuple(one for one in found if isinstance(one, str))
     return replace(fit, notes=(*fit.notes, *unknown), complete=fit.complete and not unknown)
+
+
+def _event_stretches(
+    spark: SparkSession, loaded: Loaded, request: BackfillRequest, asked: _Asked
+) -> dict[str, list[EventStretch]]:
+    """By source, the event times whose files tell how far its clocks were off: found with those that are read."""
+    if asked.choice.mode is Mode.EXACT or not asked.margins.timed:
+        return {}
+    wanted, zone = asked.margins.wanted(request.window), _zone(spark)
+    return {
+        name: [
+            EventStretch(one, wanted, zone) for one, _ in _anchors(asked, name, named_source(loaded, name).event_time)
+        ]
+        for name in asked.job.sources
+    }
+
+
+def _zone(spark: SparkSession) -> str:
+    return spark.conf.get("spark.sql.session.timeZone") or "UTC"
 
 
 def _with_measured_state(
@@ -246,21 +268,19 @@ def _with_measured_state(
 ) -> Margins:
     """The margins with a warm-up as long as custom state lives, where one batch job can show that."""
     custom = all(shape.has(Operation.CUSTOM) and by_slice(shape) for shape in asked.shapes)
-    found = scanned(request.window)
     several = len({shape.output for shape in asked.shapes}) > 1
-    if (
-        not custom
-        or several
-        or request.warm_up is not None
-        or asked.choice.mode is Mode.EXACT
-        or any(one.table is None for one in found)
-    ):
+    if not custom or several or request.warm_up is not None or asked.choice.mode is Mode.EXACT:
+        return asked.margins
+    found = scanned(request.window)
+    if any(one.table is None for one in found):
         return asked.margins
     from pyspark.errors import PySparkException
 
     from rekappa.planning.lives import with_measured_state
     from rekappa.replay.archives import archive_source
     from rekappa.replay.custom.run import Alive, Stretched, state_alive
+    from rekappa.replay.tuning import arrow_settings, unset_by
+    from rekappa.spark.state import settings
 
     bound = {one.plan.name: one.plan.max_misalignment for one in found}
     span = request.slice_span or min(bound.values())
@@ -275,7 +295,9 @@ def _with_measured_state(
             splits, max_misalignment=bound, reads=reads, max_rows=request.slice_rows or MAX_ROWS, max_span=span,
             regions=request.regions,
         )  # fmt: skip
-        return state_alive(spark, sources, Stretched(slices, tuple(request.regions), snapshots), asked.job)
+        chosen = arrow_settings(sum(split.rows for split in splits), sum(split.bytes for split in splits))
+        with settings(spark, unset_by(chosen, loaded.config.profiles.backfill.spark)):
+            return state_alive(spark, sources, Stretched(slices, tuple(request.regions), snapshots), asked.job)
 
     try:
         return with_measured_state(asked.margins, request.window, alive)

@@ -22,12 +22,13 @@ from rekappa.plan.chunks import whole_hours
 from rekappa.plan.plan import Chunk, JobPlan, Plan
 from rekappa.replay.archives import archive_source
 from rekappa.replay.sessions import cut_from
-from rekappa.replay.tuning import Facts, bulk_settings, unset_by
+from rekappa.replay.tuning import Facts, TunedSetting, arrow_settings, bulk_settings, unset_by
 from rekappa.sinks.contract import BatchId
 from rekappa.sources.open import open_batch
 from rekappa.spark.calling import results_of
 from rekappa.spark.names import quoted
 from rekappa.spark.private import analysed, observed
+from rekappa.spark.shipping import is_local
 from rekappa.spark.state import settings
 from rekappa.spark.times import within
 from rekappa.staging.tables import staging_sink, staging_table
@@ -91,13 +92,21 @@ def run_bulk(
     share = 1 / max(len(chunks), 1)
     sizes = {source.name: int(source.bytes * share) for source in bulk.job.sources}
     profile = bulk.loaded.config.profiles.backfill.spark
-    with settings(spark, unset_by(bulk_settings(_facts(spark, sizes)), profile)):
+    chosen = bulk_settings(_facts(spark, sizes))
+    if bulk.job.by_slice:
+        chosen += through_python(bulk.job)
+    with settings(spark, unset_by(chosen, profile)):
         for chunk in chunks[committed(spark, bulk) :]:
             if not before(chunk):
                 return False
             attempt(chunk, lambda chunk=chunk: make_chunk(spark, bulk, chunk))  # type: ignore[misc]
             after(chunk)
     return True
+
+
+def through_python(job: JobPlan) -> tuple[TunedSetting, ...]:
+    """What a job runs with that goes slice by slice."""
+    return arrow_settings(sum(one.rows for one in job.sources), sum(one.bytes for one in job.sources))
 
 
 def make_chunk(spark: SparkSession, bulk: BulkJob, chunk: Chunk) -> None:
@@ -240,6 +249,12 @@ def staged_rows(spark: SparkSession, bulk: BulkJob) -> Mapping[str, int]:
 
 def _facts(spark: SparkSession, sizes: Mapping[str, int]) -> Facts:
     context = spark.sparkContext
-    java = context._jvm
-    memory = int(java.java.lang.Runtime.getRuntime().maxMemory()) if java else 0
-    return Facts(sizes, max(context.defaultParallelism, 1), memory)
+    java: Any = context._jvm
+    heap, cores = int(java.java.lang.Runtime.getRuntime().maxMemory()), max(context.defaultParallelism, 1)
+    if is_local(context.master or "local"):
+        return Facts(sizes, cores, heap)
+    java_context: Any = context._jsc
+    executors = max(java_context.sc().getExecutorMemoryStatus().size() - 1, 1)
+    memory = int(java_context.sc().conf().getSizeAsBytes("spark.executor.memory", "1g"))
+    # What is sent to all executors is put together in the driver first.
+    return Facts(sizes, cores, min(heap, memory), -(-cores // executors))

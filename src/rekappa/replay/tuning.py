@@ -17,6 +17,9 @@ EXPANSION = 5
 PARTITION_BYTES = 64 * MB
 """What one task should shuffle: small enough to hash in memory, large enough to be worth a task."""
 
+ARROW_BYTES = 16 * MB
+"""What one batch of rows on its way through Python should take."""
+
 
 @dataclass(frozen=True, slots=True)
 class TunedSetting:
@@ -27,11 +30,13 @@ class TunedSetting:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """Bytes that one chunk reads, per source; what there is to work with."""
+    """Bytes that one chunk reads, per source; what there is to work with: `cores` in all, and `memory` of one process
+    with `together` of them (all, if None)."""
 
     source_bytes: Mapping[str, int]
     cores: int
     memory: int
+    together: int | None = None
 
 
 def process_settings(memory: int, cores: int) -> tuple[TunedSetting, ...]:
@@ -53,7 +58,7 @@ def bulk_settings(facts: Facts) -> tuple[TunedSetting, ...]:
     total = sum(facts.source_bytes.values()) * EXPANSION
     waves = max(math.ceil(total / PARTITION_BYTES / facts.cores), 1)
     partitions = facts.cores * waves
-    hashed = max(facts.memory // (8 * facts.cores), 64 * MB)
+    hashed = max(facts.memory // (8 * (facts.together or facts.cores)), 64 * MB)
     return (
         TunedSetting("spark.sql.adaptive.enabled", "true", "sizes are known only after a shuffle"),
         TunedSetting(
@@ -72,6 +77,20 @@ def bulk_settings(facts: Facts) -> tuple[TunedSetting, ...]:
         ),
         TunedSetting(
             "spark.sql.adaptive.coalescePartitions.parallelismFirst", "true", "every core has work to the end"
+        ),
+    )
+
+
+def arrow_settings(rows: int, size: int) -> tuple[TunedSetting, ...]:
+    """What a job runs with whose rows go through Python code of ours, batch by batch: so many rows of so many bytes in
+    all, as they lie in Parquet files."""
+    wide = max(size * EXPANSION // max(rows, 1), 1)
+    records = min(max(ARROW_BYTES // wide, 1), 10_000)
+    return (
+        # Spark looks at all columns of a batch after every row that it adds, which takes longer than to add the row.
+        TunedSetting("spark.sql.execution.arrow.maxBytesPerBatch", str((1 << 31) - 1), "bounded by its rows"),
+        TunedSetting(
+            "spark.sql.execution.arrow.maxRecordsPerBatch", str(records), f"{ARROW_BYTES // MB} MB of rows a batch"
         ),
     )
 

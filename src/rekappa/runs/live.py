@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from rekappa.app import App
 from rekappa.checkpoints.fingerprint import read_fingerprint, require_same_state, write_fingerprint
-from rekappa.checkpoints.savepoints import keep_hourly
+from rekappa.checkpoints.savepoints import keep_points
 from rekappa.config.bind import Query, live_queries
 from rekappa.config.load import Loaded
 from rekappa.config.model import AppConfig, Candidate, KafkaCandidate
@@ -58,8 +58,9 @@ if TYPE_CHECKING:
 
 TRIGGER = timedelta(seconds=10)
 """How often a live query looks for new events, unless the profile says otherwise."""
-KEEP_CHECKPOINTS = 200
-"""Of how many batches Spark keeps offsets and state, unless spark.sql.streaming.minBatchesToRetain says otherwise.
+FEWEST_KEPT, MOST_KEPT = 100, 400
+"""Of how many batches Spark keeps offsets and state, unless spark.sql.streaming.minBatchesToRetain says otherwise: of
+those of an hour, within these bounds.
 
 Each is a file or more for every partition of every state store. Further back there are savepoints.
 """
@@ -157,7 +158,9 @@ def run_live(
                 spark = live_session(loaded, home)
                 record = partial(record_live_start, store, loaded, code, claim)
                 waits = Waits(tell, _addresses(config, home, chosen))
-                keep = partial(_keep_savepoint, home, store, run, [query.name for query in bound], tell)
+                keep = partial(
+                    look_after, home, store, run, [query.name for query in bound], config.history_retention, tell
+                )
                 for feeding in feedings(live, spark, store, claim, tell):
                     when = AVAILABLE_NOW if available_now or feeding.ends else _trigger(loaded)
                     heard: set[Sender] = set()
@@ -206,7 +209,13 @@ def _trigger(loaded: Loaded) -> timedelta:
 
 def _retention(loaded: Loaded) -> dict[str, str]:
     key = "spark.sql.streaming.minBatchesToRetain"
-    return {} if key in loaded.config.profiles.live.spark else {key: str(KEEP_CHECKPOINTS)}
+    return {} if key in loaded.config.profiles.live.spark else {key: str(kept_batches(_trigger(loaded)))}
+
+
+def kept_batches(trigger: timedelta) -> int:
+    """As many batches as an hour has, in reason."""
+    hour = MOST_KEPT if trigger <= timedelta() else -(-timedelta(hours=1) // trigger)
+    return min(max(hour, FEWEST_KEPT), MOST_KEPT)
 
 
 def _start(
@@ -286,15 +295,20 @@ def _watch(
         raise failure
 
 
-def _keep_savepoint(home: Home, store: RunStore, run: Run, queries: Sequence[str], tell: Tell) -> None:
-    """Take the hourly savepoint if it is due, and let go of what is too old.
+def look_after(
+    home: Home, store: RunStore, run: Run, queries: Sequence[str], remembered: timedelta, tell: Tell
+) -> None:
+    """Take a savepoint if it is due, and let go of what is too old: savepoints, checkpoints that were abandoned, and
+    micro-batches of before what is `remembered`.
 
     A disk that is full, or a first batch that is at work, must not end the run: what could not be kept now is kept the
     next time.
     """
     try:
-        if keep_hourly(home, run.app, run.id, queries, datetime.now(UTC)) is not None:
-            drop_abandoned(home, store, run.app, datetime.now(UTC))
+        now = datetime.now(UTC)
+        if keep_points(home, run.app, run.id, queries, now) is not None:
+            drop_abandoned(home, store, run.app, now)
+            store.drop_batches(run.id, now - remembered)
     except (OSError, RunError) as error:
         tell(f"no savepoint now: {error}")
 

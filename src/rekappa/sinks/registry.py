@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rekappa.config import model
@@ -44,8 +43,7 @@ def _open(name: str, config: AppConfig, home: Home) -> Sink:
         case model.ParquetSink():
             from rekappa.sinks.parquet import ParquetSink
 
-            path = spec.path if "://" in spec.path else str(home.root.parent / Path(spec.path))
-            return ParquetSink(name, path, spec.event_time)
+            return ParquetSink(name, home.address(spec.path), spec.event_time)
         case model.IcebergSink():
             from rekappa.sinks.iceberg import IcebergAppend, IcebergUpsert
 

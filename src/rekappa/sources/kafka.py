@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 NUMBER = "__number__"
 _JAAS = re.compile(r'\b(username|password)\s*=\s*"((?:[^"\\]|\\.)*)"')
 
+_CERTIFICATES = {"ssl.truststore.location": "ssl.ca.location", "ssl.truststore.certificates": "ssl.ca.pem"}
+
 
 def bootstrap(config: AppConfig, cluster_name: str, home: Home) -> str:
     """The cluster's address; `stack` is the broker that `rekappa up` started."""
@@ -60,16 +62,18 @@ def client_options(config: AppConfig, cluster_name: str, home: Home) -> dict[str
 def for_librdkafka(options: Mapping[str, str]) -> dict[str, str]:
     """The options of Kafka's Java client, which Spark uses, as confluent-kafka's library calls them.
 
-    A login and a file of certificates are said in other words there; what has no counterpart is left as it is.
+    A login and certificates, in a file or written out, are said in other words there; what has no counterpart is left
+    as it is.
     """
     told = dict(options)
     login = dict(_JAAS.findall(told.get("sasl.jaas.config", "")))
     if {"username", "password"} <= login.keys():
         del told["sasl.jaas.config"]
         told = {f"sasl.{name}": re.sub(r"\\(.)", r"\1", value) for name, value in login.items()} | told
-    if told.get("ssl.truststore.type", "").upper() == "PEM" and "ssl.truststore.location" in told:
-        del told["ssl.truststore.type"]
-        told["ssl.ca.location"] = told.pop("ssl.truststore.location")
+    if told.get("ssl.truststore.type", "").upper() == "PEM":
+        for java in _CERTIFICATES.keys() & told.keys():
+            told.pop("ssl.truststore.type", None)
+            told[_CERTIFICATES[java]] = told.pop(java)
     if told.get("ssl.endpoint.identification.algorithm") == "":
         told["ssl.endpoint.identification.algorithm"] = "none"
     return told

@@ -14,6 +14,7 @@ from rekappa.spark.failures import told
 from rekappa.spark.launch import launching, local_defaults, spark_log
 from rekappa.spark.private import log_lost_connection
 from rekappa.spark.releases import check_versions
+from rekappa.spark.sharing import require_shared
 from rekappa.spark.shipping import is_local, jar_list, python_settings, ship_package
 
 if TYPE_CHECKING:
@@ -25,7 +26,6 @@ DEFAULTS: dict[str, str] = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
     "spark.sql.shuffle.partitions": "4",
-    "spark.sql.streaming.minBatchesToRetain": "10000",
     # A batch that is run again after a crash can meet the checksum of its first attempt (SPARK-56461).
     "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
 }
@@ -117,4 +117,5 @@ def open_session(config: AppConfig, profile: str, home: Home, **overrides: str) 
     log_lost_connection(session, spark_log(home))
     if not is_local(chosen.master):
         ship_package(session, home)
+        require_shared(session, config, home)
     return session
