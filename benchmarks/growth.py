@@ -83,7 +83,7 @@ def main() -> dict[str, Any]:
             found = {"idle_router": _idle_router(spark, loaded, home), "busy_sink": _busy(spark, home)}
             spark.stop()
             found["idle_live"], run = _idle_live(loaded, home)
-            return {**found, "idle_week": _idle_week(home, run)}
+            return {**found, "idle_live_seconds": IDLE_SECONDS, "idle_week": _idle_week(home, run)}
         finally:
             down(home)
 
