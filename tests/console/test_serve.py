@@ -95,7 +95,8 @@ def test_after_a_reboot_it_starts_anew_what_ran(tmp_path: Path) -> None:
         wait_until(lambda: task(home, anew.id).state is TaskState.DONE, "it has run again")
         assert lost(home) == []
     assert [(one.what, one.face) for one in desk.deeds()] == [("revive", "console")]
-    with console(tmp_path, "--revive"):
+    with console(tmp_path, "--revive") as address:
+        until_up(address)
         assert len(tasks(home)) == 3, "once"
 
 

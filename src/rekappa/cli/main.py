@@ -18,10 +18,10 @@ from typing import Any
 
 import click
 
-from rekappa import __version__
 from rekappa.errors import ArchiveError, LeaseLost, RekappaError, SinkError, SourceError, StackError, WorkFailed
 from rekappa.home import Home
 from rekappa.masking import hidden
+from rekappa.version import __version__
 
 REFUSED, FAILED, INTERRUPTED = 2, 1, 130
 # Errors that come from work under way, not from what was asked.

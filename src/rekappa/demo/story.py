@@ -67,7 +67,7 @@ class Story:
     @cached_property
     def spark(self) -> SparkSession:
         """One session for the whole demo: starting Spark is the slowest part of a small job."""
-        from rekappa.runs.backfill import backfill_session
+        from rekappa.runs.session import backfill_session
 
         return backfill_session(self.load()[0], self.home, {"spark.sql.shuffle.partitions": "2"})
 

@@ -278,6 +278,8 @@ def _with_measured_state(
     from rekappa.planning.lives import with_measured_state
     from rekappa.replay.archives import archive_source
     from rekappa.replay.custom.run import Alive, Stretched, state_alive
+    from rekappa.replay.tuning import arrow_settings, unset_by
+    from rekappa.spark.state import settings
 
     bound = {one.plan.name: one.plan.max_misalignment for one in found}
     span = request.slice_span or min(bound.values())
@@ -292,7 +294,9 @@ def _with_measured_state(
             splits, max_misalignment=bound, reads=reads, max_rows=request.slice_rows or MAX_ROWS, max_span=span,
             regions=request.regions,
         )  # fmt: skip
-        return state_alive(spark, sources, Stretched(slices, tuple(request.regions), snapshots), asked.job)
+        chosen = arrow_settings(sum(split.rows for split in splits), sum(split.bytes for split in splits))
+        with settings(spark, unset_by(chosen, loaded.config.profiles.backfill.spark)):
+            return state_alive(spark, sources, Stretched(slices, tuple(request.regions), snapshots), asked.job)
 
     try:
         return with_measured_state(asked.margins, request.window, alive)

@@ -20,11 +20,13 @@ from rekappa.iceberg.private import Filters, planned
 from rekappa.iceberg.tasks import read_tasks
 from rekappa.plan.model import OffsetRange, SourceSlice, Split
 from rekappa.record import INGESTION, METADATA, OFFSET, PARTITION, REGION, TOPIC
+from rekappa.replay.by_file import HIDDEN, numbered, told_apart
 from rekappa.replay.names import read_by_name
 from rekappa.sources.decode import metadata_type
 from rekappa.sources.iceberg import narrowed, shaped
-from rekappa.spark.private import activate, as_stream_batch, cloned, files_as_stream, united
-from rekappa.timeline import TICK, Window
+from rekappa.spark.private import activate, as_stream_batch, cloned, files_as_stream, pages_between, united
+from rekappa.spark.times import within_any
+from rekappa.timeline import TICK, Window, micros
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -75,14 +77,32 @@ class SliceScan:
         places of one slice rise in the order in which its files are read."""
         from pyspark.sql import functions as F
 
+        listed = [(slice_number, part) for slice_number, part in parts if part.splits]
+        known = HIDDEN not in self._in_files.names and told_apart(one for _, part in listed for one in part.splits)
+        at_once: dict[_Kind, list[tuple[int, Split]]] = {}
+        frames: list[DataFrame] = []
         with ExitStack() as staged:
-            frames = []
-            for slice_number, part in parts:
-                rows = self._rows(staged, self._groups(part), part.offsets)
-                marks = F.lit(slice_number).alias(number), F.monotonically_increasing_id().alias(place)
-                frames.append(rows.select(*_columns(self.schema), *marks))
+            for slice_number, part in listed:
+                groups = self._groups(part)
+                for kind in [kind for kind in groups if known and kind.by_spark and not part.offsets]:
+                    some = at_once.setdefault(kind._replace(cut=None), [])
+                    some += ((slice_number, split) for split in groups.pop(kind))
+                if groups:
+                    rows = self._rows(staged, groups, part.offsets)
+                    frames.append(self._marked(rows, F.lit(slice_number).alias(number), place, 0))
+            for order, (kind, slices) in enumerate(at_once.items(), 1):
+                rows = numbered(self._files([split for _, split in slices]), slices, number)
+                rows = shaped(narrowed(rows, None, self._wanted(kind)), self._payload, None, number)
+                frames.append(self._marked(rows, F.col(number), place, order))
             nothing = self._nothing.select("*", F.lit(0).alias(number), F.lit(0).cast("bigint").alias(place))
             return united(self.spark, frames or [nothing])
+
+    def _marked(self, rows: DataFrame, number: Column, place: str, order: int) -> DataFrame:
+        """The record, the slice's number, and the place. Rows of one slice may come from frames of several orders."""
+        from pyspark.sql import functions as F
+
+        here = F.monotonically_increasing_id() + F.lit(order << 56)
+        return rows.select(*_columns(self.schema), number, here.alias(place))
 
     def activate(self) -> None:
         """Make the session that slices are planned in the one of the calling thread."""
@@ -126,19 +146,31 @@ class SliceScan:
         self, staged: ExitStack, kind: _Kind, splits: Sequence[Split], offsets: Sequence[OffsetRange]
     ) -> DataFrame:
         """The rows of splits of one kind."""
+        from pyspark.sql import functions as F
+
         if kind.by_spark:
-            found = self._files(splits)
+            found = self._files(splits, kind.cut)
         else:
             tasks = self._tasks(splits, kind.cut, offsets)
             size = max(int(SLACK * sum(task.length() for task in tasks) / self._cores), SMALLEST_TASK)
             found = staged.enter_context(read_tasks(self._session, self._java, tasks, size))
-        found = shaped(narrowed(found, kind.cut, self.regions if kind.mixed else ()), self._payload, None)
+        if kind.cut is not None:
+            found = found.where(within_any(F.col(INGESTION), kind.cut))
+        found = shaped(narrowed(found, None, self._wanted(kind)), self._payload, None)
         return found.where(within_offsets(offsets)) if offsets else found
 
-    def _files(self, splits: Sequence[Split]) -> DataFrame:
-        """The files, read by Spark alone. Their paths are taken as they are, whatever characters are in them."""
+    def _wanted(self, kind: _Kind) -> tuple[str, ...]:
+        """The regions to look for, where rows of others may be among them."""
+        return self.regions if kind.mixed else ()
+
+    def _files(self, splits: Sequence[Split], cut: Window | None = None) -> DataFrame:
+        """The files, read by Spark alone. Their paths are taken as they are, whatever characters are in them. Of those
+        that are cut, pages without rows of the cut are not read."""
         options = {"__globPaths__": "false", "datetimeRebaseMode": "CORRECTED"}
-        return self._session.read.schema(self._in_files).options(**options).parquet(*(one.path for one in splits))
+        if cut is not None:
+            options |= pages_between(self.spark, INGESTION, micros(cut.start), micros(cut.end))
+        paths = dict.fromkeys(one.path for one in splits)
+        return self._session.read.schema(self._in_files).options(**options).parquet(*paths)
 
     def _tasks(self, splits: Sequence[Split], cut: Window | None, offsets: Sequence[OffsetRange]) -> list[Any]:
         """Iceberg's tasks for these files. Where not all rows are wanted, a task knows which row groups to skip."""
