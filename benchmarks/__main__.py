@@ -2,8 +2,8 @@
 
 A benchmark is a module of this folder whose `main()` returns what it measured, as JSON knows it. Each runs in a
 process of its own, so that no Spark session, cache or warm JVM of one helps another. Results are merged by
-name into results.json: a benchmark that was not run, or failed, keeps its last result. docs/benchmarks.md is
-written from them.
+name into results.json: a benchmark that was not run, or failed, keeps its last result. docs/benchmarks.md and the
+README's paragraph are written from them. Exits with 1 where a benchmark failed or a target was missed.
 """
 
 from __future__ import annotations
@@ -17,8 +17,10 @@ import tempfile
 import time
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
-from benchmarks._page import page
+from benchmarks._page import missed, page
+from benchmarks._readme import README, with_figures
 
 FOLDER = Path(__file__).parent
 RESULTS = FOLDER / "results.json"
@@ -36,7 +38,7 @@ def names() -> list[str]:
     return [file.stem for file in files if "\ndef main(" in file.read_text()]
 
 
-def run(name: str) -> dict[str, object] | None:
+def run(name: str) -> dict[str, Any] | None:
     """One benchmark's entry for the results file; None when it failed."""
     with tempfile.TemporaryDirectory() as folder:
         answer = Path(folder, "result.json")
@@ -59,7 +61,7 @@ def main(wanted: list[str]) -> int:
     if unknown:
         print(f"error: no benchmark {', '.join(unknown)}\nhint: there are {', '.join(known)}", file=sys.stderr)
         return 2
-    failed = []
+    failed, short = [], []
     for name in wanted or known:
         print(f"== {name}", flush=True)
         entry = run(name)
@@ -69,11 +71,20 @@ def main(wanted: list[str]) -> int:
         results = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
         results[name] = entry
         RESULTS.write_text(json.dumps(results, indent=2, sort_keys=True) + "\n")
-        PAGE.write_text(page(json.loads(RESULTS.read_text())))
+        write_pages(results)
         print(json.dumps(entry["result"], indent=2))
+        short += [f"{name}: {words}" for words in missed(name, entry["result"])]
+    for line in short:
+        print(f"error: missed: {line}", file=sys.stderr)
     if failed:
         print(f"error: failed: {', '.join(failed)}", file=sys.stderr)
-    return 1 if failed else 0
+    return 1 if failed or short else 0
+
+
+def write_pages(results: dict[str, Any]) -> None:
+    """The page and the README's paragraph anew."""
+    PAGE.write_text(page(results))
+    README.write_text(with_figures(README.read_text(), results))
 
 
 if __name__ == "__main__":

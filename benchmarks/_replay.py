@@ -1,11 +1,13 @@
-"""What the replay benchmarks share: a plan of the reference archive, saved and ready to run."""
+"""What the replay benchmarks share: a plan of the reference archive, saved and ready to run, and the join over it."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+from rekappa.config.bind import load_app
 from rekappa.config.model import AppConfig
 from rekappa.home import Home
 from rekappa.iceberg.catalog import load_table
@@ -14,12 +16,17 @@ from rekappa.plan.model import Slice, Split
 from rekappa.plan.ordered import plan_slices
 from rekappa.plan.plan import JobPlan, Mode, Plan, SourcePlan
 from rekappa.plan.store import save
-from rekappa.replay.ordered import ArchiveSource
+from rekappa.replay.ordered import ArchiveSource, HoldBack, SliceOutcome, run_slices
 from rekappa.storage.location import Location
 from rekappa.timeline import Window
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
+
+COLUMNS = {
+    "impressions": ("impression_id", "account_id", "show_id", "event_ts"),
+    "playbacks": ("playback_id", "impression_id", "event_ts"),
+}
 
 
 def planned(
@@ -43,3 +50,30 @@ def planned(
 def archive_source(spark: SparkSession, name: str, columns: Sequence[str] = ()) -> ArchiveSource:
     table = f"lake.events.{name}"
     return ArchiveSource(table, spark.table(table).schema, columns)
+
+
+def replay(
+    spark: SparkSession, loaded: Any, home: Home, out: str, folder: Path, *, span: int, reads: Window
+) -> SliceOutcome:
+    """The take-rate join over slices of `span` minutes into the table `out`: how it ended."""
+    at = Location.local(folder)
+    plan = at / "plan"
+    planned(loaded.config, home, list(COLUMNS), reads, timedelta(minutes=span), plan)
+    job = load_app(loaded).jobs["plays_per_impression"]
+
+    def write(rows: DataFrame, number: int) -> None:
+        if number:
+            rows.writeTo(out).append()
+        else:
+            rows.writeTo(out).using("iceberg").createOrReplace()
+
+    return run_slices(
+        spark,
+        plan,
+        "bench",
+        {name: archive_source(spark, name, columns) for name, columns in COLUMNS.items()},
+        lambda inputs: job.results(inputs)[job.name],
+        write,
+        at / "checkpoint",
+        hold_back=HoldBack(reads, "event_ts"),
+    )

@@ -67,7 +67,8 @@ def _measured(root: Path) -> dict[str, Any]:
     from rekappa.home import Home
     from rekappa.plan.plan import Chunk, Mode
     from rekappa.planning.make import BackfillRequest, make_plan
-    from rekappa.runs.backfill import backfill_session, run_backfill
+    from rekappa.runs.backfill import run_backfill
+    from rekappa.runs.session import backfill_session
     from rekappa.runs.work import Progress
     from rekappa.timeline import Window
 

@@ -46,10 +46,12 @@ def main() -> dict[str, Any]:
                 print(f"   {hours} hours: {results[hours]}", flush=True)
         spark.stop()
     small, large = (statistics.median(results[hours]["seconds"]) for hours in (HOURS[0], HOURS[-1]))
+    back, back_large = (statistics.median(results[hours]["undo_seconds"]) for hours in (HOURS[0], HOURS[-1]))
     return {
         "rows_per_hour": ROWS_PER_HOUR,
         "hours": {str(hours): result for hours, result in results.items()},
         "time_1000_to_10_hours": round(large / small, 2),
+        "undo_1000_to_10_hours": round(back_large / back, 2),
         "files_1000_to_10_hours": round(_touched(results[HOURS[-1]]) / _touched(results[HOURS[0]]), 2),
     }
 

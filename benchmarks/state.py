@@ -13,14 +13,14 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from benchmarks._reference import bench_home, make_archive, reference_app
-from benchmarks.ordered import WINDOW, replay
+from benchmarks._reference import START, bench_home, make_archive, reference_app
+from benchmarks._replay import replay
 from rekappa.replay.tuning import machine_memory, process_settings
 from rekappa.spark.session import open_session
-from rekappa.timeline import Window
+from rekappa.timeline import Window, parse_instant
 
 LIVE, SPANS = 1, (5, 15, 60)
-SHORT = Window(WINDOW.start, WINDOW.start + timedelta(hours=2))
+SHORT = Window(parse_instant(START), parse_instant(START) + timedelta(hours=2))
 
 
 def main() -> dict[str, Any]:
@@ -33,9 +33,7 @@ def main() -> dict[str, Any]:
     for span in (LIVE, *SPANS):
         spark.sql("DROP TABLE IF EXISTS lake.events.out_state")
         with tempfile.TemporaryDirectory() as folder:
-            _, outcome = replay(
-                spark, loaded, home, "lake.events.out_state", Path(folder), span=span, window=SHORT, reads=SHORT
-            )
+            outcome = replay(spark, loaded, home, "lake.events.out_state", Path(folder), span=span, reads=SHORT)
         peaks[span] = outcome.peak_state_rows
         print(f"   {span} min: {peaks[span]:,} rows", flush=True)
     spark.stop()

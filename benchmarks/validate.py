@@ -29,7 +29,7 @@ SIDES = {
 
 def main() -> dict[str, Any]:
     """Seconds of both, the ratio, and what was found."""
-    from rekappa.runs.backfill import backfill_session
+    from rekappa.runs.session import backfill_session
 
     loaded, home = reference_app(), bench_home()
     spark = backfill_session(loaded, home)

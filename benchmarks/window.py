@@ -20,7 +20,8 @@ def main() -> dict[str, Any]:
     """Seconds and rows per second of each window, and the exponent between 6 and 24 hours."""
     from rekappa.config.bind import load_app
     from rekappa.planning.request import BackfillRequest
-    from rekappa.runs.backfill import backfill_session, run_backfill
+    from rekappa.runs.backfill import run_backfill
+    from rekappa.runs.session import backfill_session
     from rekappa.timeline import Window, parse_instant
 
     loaded, home = reference_app(), bench_home()

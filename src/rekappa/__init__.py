@@ -4,6 +4,6 @@ from rekappa.app import App
 from rekappa.errors import RekappaError
 from rekappa.lookup import Lookup
 from rekappa.rate import limit_calls, rate_limit
+from rekappa.version import __version__
 
-__version__ = "0.1.0"
 __all__ = ["App", "Lookup", "RekappaError", "__version__", "limit_calls", "rate_limit"]

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 BURST_SECONDS = 0.1
 PACED = "rekappa_rate_limit"
+"""The name of the condition in a query's plan that lets every row pass as it is."""
 
 
 @dataclass(slots=True)
@@ -74,6 +75,11 @@ class Bucket:
     def step(self) -> int:
         return max(1, int(self.rows_per_second * BURST_SECONDS))
 
+    @property
+    def number(self) -> int:
+        """By which tasks ask for it: the name behind it is for people."""
+        return int(self.name.split(":", 1)[0])
+
 
 @dataclass(frozen=True, slots=True)
 class Pace:
@@ -110,14 +116,11 @@ def paced(rows: DataFrame, pace: Pace | None) -> DataFrame:
     if pace is None or not pace.buckets:
         return rows
 
-    def held_back(batches: Iterable[Any]) -> Iterator[Any]:
-        return pace.through(batches)
+    from rekappa.spark.turnstile import turnstile
 
-    # Known by this name in a query's plan as what leaves every row as it is.
-    held_back.__name__ = PACED
-    # By place: mapInArrow takes a column's name for an expression.
-    placed = rows.toDF(*(f"c{at}" for at in range(len(rows.columns))))
-    return placed.mapInArrow(held_back, placed.schema).toDF(*rows.columns)
+    for bucket in pace.buckets:
+        rows = rows.where(turnstile(rows.sparkSession, bucket))
+    return rows
 
 
 def pace_of(spark: SparkSession, caps: Sequence[Cap]) -> Pace | None:
@@ -135,9 +138,9 @@ def pace_of(spark: SparkSession, caps: Sequence[Cap]) -> Pace | None:
 def rate_limit(df: DataFrame, rows_per_second: float | None, name: str = "job") -> DataFrame:
     """Let at most so many rows per second of the whole run pass; `None` is no cap and costs nothing.
 
-    Calls with the same name share one cap. Whatever gathers rows after it lets them go at once: a shuffle, and also
-    Spark's own hand-over to a Python function (spark.sql.execution.arrow.maxRecordsPerBatch rows). Before a call to
-    a service, `limit_calls` is exact.
+    Rows stay in Spark's JVM. Calls with the same name share one cap. Whatever gathers rows after it lets them go at
+    once: a shuffle, and also Spark's own hand-over to a Python function (spark.sql.execution.arrow.maxRecordsPerBatch
+    rows). Before a call to a service, `limit_calls` is exact.
     """
     if rows_per_second is None:
         return df

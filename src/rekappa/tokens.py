@@ -21,7 +21,8 @@ from dataclasses import dataclass
 from rekappa.errors import RunError
 from rekappa.rate import BURST_SECONDS, Bucket, TokenBucket
 
-_ASK = struct.Struct("!16sII")
+_ASK = struct.Struct("!16sIi")
+"""The secret, the bucket's number and how many rows; fewer than none gives back what was asked for and not used."""
 _ANSWER = struct.Struct("!d")
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
@@ -135,7 +136,7 @@ def bucket(host: str, name: str, rows_per_second: float) -> Bucket:
 def ask(bucket: Bucket, rows: int) -> None:
     """In a task: reserve the rows and sleep until they may pass."""
     where = (os.getpid(), bucket.host, bucket.port)
-    request = _ASK.pack(bucket.secret, int(bucket.name.split(":", 1)[0]), rows)
+    request = _ASK.pack(bucket.secret, bucket.number, rows)
     for attempt in range(2):
         connection = _connections.get(where)
         try:

@@ -41,7 +41,7 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunStore:
     def started(*_: object, **__: object) -> None:
         raise AssertionError("Spark was started")
 
-    for module in ("rekappa.spark.session", "rekappa.runs.live", "rekappa.runs.backfill"):
+    for module in ("rekappa.spark.session", "rekappa.runs.live", "rekappa.runs.session"):
         monkeypatch.setattr(f"{module}.open_session", started)
     found = RunStore.open(Home(tmp_path / ".rekappa").made())
     spec = {"start": "2026-11-01T13:00Z", "end": "2026-11-01T14:00Z", "sinks": ["totals"]}

@@ -58,6 +58,8 @@ def test_tasks_share_one_bucket_by_name() -> None:
         list(pool.map(lambda rows: ask(one, rows), range(1, 11)))
     Pace((one, other)).wait(45)
     assert passed("shared") == 100
+    ask(one, -40)
+    assert passed("shared") == 60, "what a task did not use is given back"
     assert passed("other") == 45
     assert {report.name for report in reports()} >= {"shared", "other"}
 

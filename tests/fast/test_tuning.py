@@ -8,7 +8,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rekappa.plan.chunks import whole_hours
-from rekappa.replay.tuning import GB, MB, Facts, bulk_settings, process_settings, unset_by
+from rekappa.replay.tuning import (
+    ARROW_BYTES,
+    EXPANSION,
+    GB,
+    MB,
+    Facts,
+    arrow_settings,
+    bulk_settings,
+    process_settings,
+    unset_by,
+)
 from rekappa.timeline import Window
 
 sizes = st.integers(0, 10_000 * GB)
@@ -30,6 +40,15 @@ def test_more_bytes_never_mean_fewer_partitions(one: int, other: int) -> None:
     key = "spark.sql.shuffle.partitions"
     small, large = sorted((one, other))
     assert int(settings_of(small)[key]) <= int(settings_of(large)[key])
+
+
+@given(rows=st.integers(0, 10**9), wide=st.integers(1, 10**7))
+def test_a_batch_of_rows_for_python_is_never_too_large_nor_empty(rows: int, wide: int) -> None:
+    found = {one.key: int(one.value) for one in arrow_settings(rows, rows * wide)}
+    records = found["spark.sql.execution.arrow.maxRecordsPerBatch"]
+    assert 1 <= records <= 10_000
+    assert records == 1 or not rows or records * wide * EXPANSION <= ARROW_BYTES
+    assert found["spark.sql.execution.arrow.maxBytesPerBatch"] == 2**31 - 1, "Spark measures no batch row by row"
 
 
 @given(sizes, st.integers(1, 64), st.integers(1, 8))

@@ -22,8 +22,6 @@ from rekappa.runs.live import run_live
 from rekappa.store.record import Run
 
 COMMAND = ("-m", "rekappa.cli.main")
-SHORT_LIVED = {"JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1"}
-"""A JVM that lives for seconds is done sooner without the optimising compiler: 22 s of processor time instead of 38."""
 PATIENCE = 600
 """Seconds until a wait is given up: never a measure of speed, only the end of a hang."""
 
@@ -70,7 +68,7 @@ class Project:
 
     def start(self, *arguments: str, command: Sequence[str] = COMMAND) -> subprocess.Popen[str]:
         """The command in a process of its own; stderr is kept beside the app."""
-        environ = {**os.environ, "REKAPPA_HOME": str(self.home.root), **SHORT_LIVED}
+        environ = {**os.environ, "REKAPPA_HOME": str(self.home.root)}
         with self.errors.open("a") as errors:
             return subprocess.Popen(
                 [sys.executable, *command, *arguments],

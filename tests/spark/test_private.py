@@ -141,6 +141,34 @@ def test_spark(spark: SparkSession, tmp_path: Path) -> None:
         assert classes.loadClass(name)
 
 
+def test_pages_without_rows_in_the_bounds_are_not_read(spark: SparkSession, tmp_path: Path) -> None:
+    first, files = 1 << 40, str(tmp_path / "numbers")
+    rows = spark.range(first, first + 200_000, 1, 1).selectExpr("named_struct('n', id) AS inner")
+    rows.write.option("parquet.page.row.count.limit", "10000").parquet(files)
+    options = private.pages_between(spark, "inner.n", first + 25_000, first + 35_000)
+    read = spark.read.options(**options).parquet(files).selectExpr("inner.n - 1099511627776 AS n")
+    found = {row.n for row in read.collect()}
+    assert found >= set(range(25_000, 35_000))
+    assert len(found) <= 30_000, "only whole pages around the bounds come with them"
+    assert private.pages_between(spark, "inner.n", 1, 2) == {}
+
+
+def test_a_java_function_of_ours_is_called_for_every_row(spark: SparkSession) -> None:
+    source = """
+        package rekappa;
+        public final class Canary implements org.apache.spark.sql.api.java.UDF0<Boolean> {
+            private final int every;
+            private transient int seen;
+            public Canary(int every) { this.every = every; }
+            public Boolean call() { this.seen = this.seen + 1; return Boolean.valueOf(this.seen % this.every == 0); }
+        }"""
+    for every in (2, 5):
+        made = private.compiled(spark, "rekappa.Canary", source)
+        condition = private.always_called(spark, made(every), "canary")
+        kept = private.cloned(spark).range(0, 100, 1, 2).where(condition)
+        assert kept.count() == 100 // every
+
+
 def test_a_stream_as_a_batch_query_over_other_leaves(spark: SparkSession) -> None:
     """Columns are carried past projections and unions that do not name them; watermarks are gone."""
     from pyspark.sql import Observation

@@ -49,8 +49,8 @@ def advise(
     from rekappa.recovery.facts import gather
     from rekappa.recovery.outage import Trouble
     from rekappa.recovery.render import advice_lines
-    from rekappa.runs.backfill import backfill_session
     from rekappa.runs.current import current_run
+    from rekappa.runs.session import backfill_session
     from rekappa.store.runs import RunStore
 
     current_run(RunStore.existing(home), loaded)

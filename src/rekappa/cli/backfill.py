@@ -137,10 +137,12 @@ def plan(app: str, as_json: bool, **told: Any) -> None:
     request, loaded = _request(told), _loaded(app, told)
     bound, home = load_app(loaded), home_of_tables(loaded.config)
     _check(bound, loaded, home, request)
-    from rekappa.planning.make import make_plan
-    from rekappa.runs.backfill import backfill_session
+    from rekappa.runs.session import backfill_session
 
-    _show_plan(output(as_json), make_plan(backfill_session(loaded, home), loaded, bound, home, request))
+    spark = backfill_session(loaded, home)
+    from rekappa.planning.make import make_plan
+
+    _show_plan(output(as_json), make_plan(spark, loaded, bound, home, request))
 
 
 @click.command()
@@ -163,10 +165,12 @@ def backfill(app: str, as_json: bool, dry_run: bool, **told: Any) -> None:
     request, loaded = _request(told), _loaded(app, told)
     bound, home, out = load_app(loaded), home_of_tables(loaded.config), output(as_json)
     _check(bound, loaded, home, request)
-    from rekappa.planning.make import make_plan
-    from rekappa.runs.backfill import backfill_session, run_backfill
+    from rekappa.runs.session import backfill_session
 
     spark = backfill_session(loaded, home)
+    from rekappa.planning.make import make_plan
+    from rekappa.runs.backfill import run_backfill
+
     made = make_plan(spark, loaded, bound, home, request)
     if dry_run or not as_json:
         _show_plan(out, made)
@@ -308,8 +312,9 @@ def resume(run: str, dry_run: bool, as_json: bool) -> None:
         _resume_control(out, home, found)
         return
     from rekappa.config.bind import load_app
-    from rekappa.runs.backfill import backfill_session, continue_backfill
+    from rekappa.runs.backfill import continue_backfill
     from rekappa.runs.code import as_begun
+    from rekappa.runs.session import backfill_session
     from rekappa.staging.staged import load_run
 
     now = load_run(home, found)
@@ -325,7 +330,7 @@ def resume(run: str, dry_run: bool, as_json: bool) -> None:
 
 
 def _resume_control(out: Output, home: Home, run: Run) -> None:
-    from rekappa.runs.backfill import backfill_session
+    from rekappa.runs.session import backfill_session
     from rekappa.staging.staged import load_run
     from rekappa.store.runs import RunStore
     from rekappa.validate.controls import continue_control

@@ -31,7 +31,7 @@ def diff(run: str, sink: str | None, file: Path | None, limit: int, overrides: t
       rekappa diff RUN
       rekappa diff RUN --export differences.parquet
     """
-    from rekappa.runs.backfill import backfill_session
+    from rekappa.runs.session import backfill_session
     from rekappa.staging.staged import backfill_run, load_run, open_staged, require_sinks, window_at_stake
     from rekappa.validate.differences import COLUMNS, differences
     from rekappa.validate.export import export, plain_rows, writer_of

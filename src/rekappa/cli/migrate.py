@@ -27,8 +27,8 @@ def migrate(app: str, sinks: tuple[str, ...], overrides: tuple[str, ...], dry_ru
     from rekappa.config.bind import load_app
     from rekappa.config.load import load
     from rekappa.operations.deeds import record_deed
-    from rekappa.runs.backfill import backfill_session
     from rekappa.runs.migration import carry_out, make_migration, require_possible
+    from rekappa.runs.session import backfill_session
 
     loaded = load(app, overrides=overrides)
     bound, home, out = load_app(loaded), home_of_tables(loaded.config), output(as_json)

@@ -38,7 +38,7 @@ def _note(text: str) -> None:
 
 def _opened(run: str, overrides: tuple[str, ...], sinks: tuple[str, ...]) -> tuple[SparkSession, Staged]:
     """Spark, and what of the run publishing is about."""
-    from rekappa.runs.backfill import backfill_session
+    from rekappa.runs.session import backfill_session
     from rekappa.staging.staged import backfill_run, load_run, open_staged, require_sinks, window_at_stake
 
     home = Home.locate()
@@ -210,7 +210,7 @@ def clean(
     from rekappa.config.load import load, require_production
     from rekappa.operations.deeds import record_deed
     from rekappa.publish.clean import clean as remove
-    from rekappa.runs.backfill import backfill_session
+    from rekappa.runs.session import backfill_session
     from rekappa.store.runs import RunStore
 
     try:

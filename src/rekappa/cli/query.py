@@ -74,7 +74,7 @@ def query(
     require_query(sql)
     _require_run(home, loaded, sql, run)
     home_of_tables(loaded.config)
-    from rekappa.runs.backfill import backfill_session
+    from rekappa.runs.session import backfill_session
 
     answer = ask(backfill_session(loaded, home), known, sql, limit or None)
     _show(out, answer, as_csv)

@@ -57,7 +57,7 @@ def validate(
       rekappa validate RUN --expect changed=playback_id,missing=0,extra=0 --html report.html
     """
     from rekappa.operations.deeds import record_deed, record_outcome
-    from rekappa.runs.backfill import backfill_session
+    from rekappa.runs.session import backfill_session
     from rekappa.staging.staged import backfill_run, load_run, open_staged
     from rekappa.validate.final import final_window
     from rekappa.validate.html import page

@@ -16,7 +16,6 @@ from jinja2.runtime import Undefined
 from jinja2.utils import missing
 from markupsafe import Markup, escape
 
-from rekappa import __version__
 from rekappa.console import draw
 from rekappa.console.guard import Attempts, session
 from rekappa.console.hashing import Hashing
@@ -26,6 +25,7 @@ from rekappa.operations.core import Core
 from rekappa.plan.words import size
 from rekappa.shown import readable
 from rekappa.timeline import format_duration
+from rekappa.version import __version__
 
 HERE = Path(__file__).parent
 

@@ -110,7 +110,7 @@ def _plan_job(
             for name in job.sources
         ]
 
-    asked = replace(asked, margins=_with_measured_state(spark, loaded, request, asked, scanned))
+    asked = replace(asked, margins=_with_measured_state(spark, loaded, home, request, asked, scanned))
     inputs = scanned(asked.margins.reads(request.window), _event_stretches(spark, loaded, request, asked))
     sliced = mode is not Mode.BULK or asked.by_slice
     if sliced and any(one.table is None for one in inputs):
@@ -261,6 +261,7 @@ def _zone(spark: SparkSession) -> str:
 def _with_measured_state(
     spark: SparkSession,
     loaded: Loaded,
+    home: Home,
     request: BackfillRequest,
     asked: _Asked,
     scanned: Callable[[Window], Sequence[Input]],
@@ -278,10 +279,12 @@ def _with_measured_state(
     from rekappa.planning.lives import with_measured_state
     from rekappa.replay.archives import archive_source
     from rekappa.replay.custom.run import Alive, Stretched, state_alive
+    from rekappa.replay.tuning import arrow_settings, unset_by
+    from rekappa.spark.state import settings
 
     bound = {one.plan.name: one.plan.max_misalignment for one in found}
     span = request.slice_span or min(bound.values())
-    sources = {one.plan.name: archive_source(loaded, one.plan) for one in found}
+    sources = {one.plan.name: archive_source(loaded, home, one.plan) for one in found}
     snapshots = {one.plan.name: one.plan.snapshot for one in found}
 
     def alive(stretch: Window) -> Alive:
@@ -292,7 +295,9 @@ def _with_measured_state(
             splits, max_misalignment=bound, reads=reads, max_rows=request.slice_rows or MAX_ROWS, max_span=span,
             regions=request.regions,
         )  # fmt: skip
-        return state_alive(spark, sources, Stretched(slices, tuple(request.regions), snapshots), asked.job)
+        chosen = arrow_settings(sum(split.rows for split in splits), sum(split.bytes for split in splits))
+        with settings(spark, unset_by(chosen, loaded.config.profiles.backfill.spark)):
+            return state_alive(spark, sources, Stretched(slices, tuple(request.regions), snapshots), asked.job)
 
     try:
         return with_measured_state(asked.margins, request.window, alive)

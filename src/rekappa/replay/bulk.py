@@ -22,7 +22,7 @@ from rekappa.plan.chunks import whole_hours
 from rekappa.plan.plan import Chunk, JobPlan, Plan
 from rekappa.replay.archives import archive_source
 from rekappa.replay.sessions import cut_from
-from rekappa.replay.tuning import Facts, bulk_settings, unset_by
+from rekappa.replay.tuning import Facts, TunedSetting, arrow_settings, bulk_settings, unset_by
 from rekappa.sinks.contract import BatchId
 from rekappa.sources.open import open_batch
 from rekappa.spark.calling import results_of
@@ -92,13 +92,21 @@ def run_bulk(
     share = 1 / max(len(chunks), 1)
     sizes = {source.name: int(source.bytes * share) for source in bulk.job.sources}
     profile = bulk.loaded.config.profiles.backfill.spark
-    with settings(spark, unset_by(bulk_settings(_facts(spark, sizes)), profile)):
+    chosen = bulk_settings(_facts(spark, sizes))
+    if bulk.job.by_slice:
+        chosen += through_python(bulk.job)
+    with settings(spark, unset_by(chosen, profile)):
         for chunk in chunks[committed(spark, bulk) :]:
             if not before(chunk):
                 return False
             attempt(chunk, lambda chunk=chunk: make_chunk(spark, bulk, chunk))  # type: ignore[misc]
             after(chunk)
     return True
+
+
+def through_python(job: JobPlan) -> tuple[TunedSetting, ...]:
+    """What a job runs with that goes slice by slice."""
+    return arrow_settings(sum(one.rows for one in job.sources), sum(one.bytes for one in job.sources))
 
 
 def make_chunk(spark: SparkSession, bulk: BulkJob, chunk: Chunk) -> None:
@@ -136,7 +144,7 @@ def _make_in_slice_order(spark: SparkSession, bulk: BulkJob, chunk: Chunk, query
     event_time = bulk.event_time(query)
     assert event_time is not None, "what is planned by slice has an event time"
     late, seen = Observation(), Observation()
-    sources = {source.name: archive_source(bulk.loaded, source) for source in bulk.job.sources}
+    sources = {source.name: archive_source(bulk.loaded, bulk.home, source) for source in bulk.job.sources}
     job = bulk.app.jobs[bulk.job.job]
     rows, marks = sliced_rows(spark, sources, bulk.plan, bulk.job, job, query.output, late=late)
     kept = in_output(rows, event_time, chunk.output)

@@ -15,16 +15,20 @@ from functools import cached_property, reduce
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rekappa.errors import SourceError
+from rekappa.fence.filter import counting
+from rekappa.fence.line import Fence
 from rekappa.iceberg.commits import load_table
 from rekappa.iceberg.private import Filters, planned
 from rekappa.iceberg.tasks import read_tasks
 from rekappa.plan.model import OffsetRange, SourceSlice, Split
-from rekappa.record import INGESTION, METADATA, OFFSET, PARTITION, REGION, TOPIC
+from rekappa.record import HEADERS, INGESTION, METADATA, OFFSET, PARTITION, REGION, TOPIC
+from rekappa.replay.by_file import HIDDEN, numbered, told_apart
 from rekappa.replay.names import read_by_name
 from rekappa.sources.decode import metadata_type
 from rekappa.sources.iceberg import narrowed, shaped
-from rekappa.spark.private import activate, as_stream_batch, cloned, files_as_stream, united
-from rekappa.timeline import TICK, Window
+from rekappa.spark.private import activate, as_stream_batch, cloned, files_as_stream, pages_between, united
+from rekappa.spark.times import within_any
+from rekappa.timeline import TICK, Window, micros
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -47,13 +51,15 @@ class _Kind(NamedTuple):
 
 @dataclass(frozen=True)
 class SliceScan:
-    """What is the same for all slices of a source: its table, the record's columns to answer, the plan's choices."""
+    """What is the same for all slices of a source: its table, the record's columns to answer, the plan's choices, and
+    which rows count, if not all do."""
 
     spark: SparkSession
     table: str
     schema: StructType
     regions: tuple[str, ...]
     snapshot: int | None
+    fence: Fence | None = None
 
     def stream(self, part: SourceSlice) -> Any:
         """The slice's rows as a Java Dataset that Spark takes for a part of a stream.
@@ -61,7 +67,7 @@ class SliceScan:
         With offsets, each Kafka partition's rows come in its order.
         """
         groups = self._groups(part)
-        if list(groups) == [_Kind(True, None, False)] and not part.offsets:
+        if list(groups) == [_Kind(True, None, False)] and not part.offsets and self.fence is None:
             return self._files_as_stream(part.splits)
         with ExitStack() as staged:
             rows = self._rows(staged, groups, part.offsets)
@@ -75,14 +81,32 @@ class SliceScan:
         places of one slice rise in the order in which its files are read."""
         from pyspark.sql import functions as F
 
+        listed = [(slice_number, part) for slice_number, part in parts if part.splits]
+        known = HIDDEN not in self._in_files.names and told_apart(one for _, part in listed for one in part.splits)
+        at_once: dict[_Kind, list[tuple[int, Split]]] = {}
+        frames: list[DataFrame] = []
         with ExitStack() as staged:
-            frames = []
-            for slice_number, part in parts:
-                rows = self._rows(staged, self._groups(part), part.offsets)
-                marks = F.lit(slice_number).alias(number), F.monotonically_increasing_id().alias(place)
-                frames.append(rows.select(*_columns(self.schema), *marks))
+            for slice_number, part in listed:
+                groups = self._groups(part)
+                for kind in [kind for kind in groups if known and kind.by_spark and not part.offsets]:
+                    some = at_once.setdefault(kind._replace(cut=None), [])
+                    some += ((slice_number, split) for split in groups.pop(kind))
+                if groups:
+                    rows = self._rows(staged, groups, part.offsets)
+                    frames.append(self._marked(rows, F.lit(slice_number).alias(number), place, 0))
+            for order, (kind, slices) in enumerate(at_once.items(), 1):
+                rows = numbered(self._files([split for _, split in slices]), slices, number)
+                rows = shaped(narrowed(rows, None, self._wanted(kind)), self._payload, None, number)
+                frames.append(self._marked(self._fenced(rows), F.col(number), place, order))
             nothing = self._nothing.select("*", F.lit(0).alias(number), F.lit(0).cast("bigint").alias(place))
             return united(self.spark, frames or [nothing])
+
+    def _marked(self, rows: DataFrame, number: Column, place: str, order: int) -> DataFrame:
+        """The record, the slice's number, and the place. Rows of one slice may come from frames of several orders."""
+        from pyspark.sql import functions as F
+
+        here = F.monotonically_increasing_id() + F.lit(order << 56)
+        return rows.select(*_columns(self.schema), number, here.alias(place))
 
     def activate(self) -> None:
         """Make the session that slices are planned in the one of the calling thread."""
@@ -126,19 +150,37 @@ class SliceScan:
         self, staged: ExitStack, kind: _Kind, splits: Sequence[Split], offsets: Sequence[OffsetRange]
     ) -> DataFrame:
         """The rows of splits of one kind."""
+        from pyspark.sql import functions as F
+
         if kind.by_spark:
-            found = self._files(splits)
+            found = self._files(splits, kind.cut)
         else:
             tasks = self._tasks(splits, kind.cut, offsets)
             size = max(int(SLACK * sum(task.length() for task in tasks) / self._cores), SMALLEST_TASK)
             found = staged.enter_context(read_tasks(self._session, self._java, tasks, size))
-        found = shaped(narrowed(found, kind.cut, self.regions if kind.mixed else ()), self._payload, None)
+        if kind.cut is not None:
+            found = found.where(within_any(F.col(INGESTION), kind.cut))
+        found = self._fenced(shaped(narrowed(found, None, self._wanted(kind)), self._payload, None))
         return found.where(within_offsets(offsets)) if offsets else found
 
-    def _files(self, splits: Sequence[Split]) -> DataFrame:
-        """The files, read by Spark alone. Their paths are taken as they are, whatever characters are in them."""
+    def _fenced(self, rows: DataFrame) -> DataFrame:
+        """The rows that count."""
+        from pyspark.sql import functions as F
+
+        return rows if self.fence is None else rows.where(counting(F.col(HEADERS), self.fence))
+
+    def _wanted(self, kind: _Kind) -> tuple[str, ...]:
+        """The regions to look for, where rows of others may be among them."""
+        return self.regions if kind.mixed else ()
+
+    def _files(self, splits: Sequence[Split], cut: Window | None = None) -> DataFrame:
+        """The files, read by Spark alone. Their paths are taken as they are, whatever characters are in them. Of those
+        that are cut, pages without rows of the cut are not read."""
         options = {"__globPaths__": "false", "datetimeRebaseMode": "CORRECTED"}
-        return self._session.read.schema(self._in_files).options(**options).parquet(*(one.path for one in splits))
+        if cut is not None:
+            options |= pages_between(self.spark, INGESTION, micros(cut.start), micros(cut.end))
+        paths = dict.fromkeys(one.path for one in splits)
+        return self._session.read.schema(self._in_files).options(**options).parquet(*paths)
 
     def _tasks(self, splits: Sequence[Split], cut: Window | None, offsets: Sequence[OffsetRange]) -> list[Any]:
         """Iceberg's tasks for these files. Where not all rows are wanted, a task knows which row groups to skip."""

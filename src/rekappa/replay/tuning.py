@@ -17,6 +17,9 @@ EXPANSION = 5
 PARTITION_BYTES = 64 * MB
 """What one task should shuffle: small enough to hash in memory, large enough to be worth a task."""
 
+ARROW_BYTES = 16 * MB
+"""What one batch of rows on its way through Python should take."""
+
 
 @dataclass(frozen=True, slots=True)
 class TunedSetting:
@@ -74,6 +77,20 @@ def bulk_settings(facts: Facts) -> tuple[TunedSetting, ...]:
         ),
         TunedSetting(
             "spark.sql.adaptive.coalescePartitions.parallelismFirst", "true", "every core has work to the end"
+        ),
+    )
+
+
+def arrow_settings(rows: int, size: int) -> tuple[TunedSetting, ...]:
+    """What a job runs with whose rows go through Python code of ours, batch by batch: so many rows of so many bytes in
+    all, as they lie in Parquet files."""
+    wide = max(size * EXPANSION // max(rows, 1), 1)
+    records = min(max(ARROW_BYTES // wide, 1), 10_000)
+    return (
+        # Spark looks at all columns of a batch after every row that it adds, which takes longer than to add the row.
+        TunedSetting("spark.sql.execution.arrow.maxBytesPerBatch", str((1 << 31) - 1), "bounded by its rows"),
+        TunedSetting(
+            "spark.sql.execution.arrow.maxRecordsPerBatch", str(records), f"{ARROW_BYTES // MB} MB of rows a batch"
         ),
     )
 

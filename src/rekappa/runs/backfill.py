@@ -7,12 +7,10 @@ It has its own checkpoints and its own staging tables, so it can run beside the 
 
 from __future__ import annotations
 
-import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
-from importlib import import_module
-from threading import Event, Thread
+from threading import Event
 from typing import TYPE_CHECKING
 
 from rekappa.app import App
@@ -25,7 +23,6 @@ from rekappa.plan.store import load as load_plan
 from rekappa.plan.store import save as save_plan
 from rekappa.planning.make import make_plan
 from rekappa.planning.request import BackfillRequest
-from rekappa.replay.tuning import machine_memory, process_settings, unset_by
 from rekappa.runs.bulk_job import run_bulk_job
 from rekappa.runs.code import code_of
 from rekappa.runs.migration import require_publishable
@@ -33,7 +30,6 @@ from rekappa.runs.signals import stopping_on_signals
 from rekappa.runs.work import PLAN, Ended, OnProgress, Progress, Work, save_progress
 from rekappa.spark.failures import told
 from rekappa.spark.launch import spark_log
-from rekappa.spark.session import open_session
 from rekappa.staging.baseline import baseline_of
 from rekappa.store.claim import Claim
 from rekappa.store.leases import run_lease
@@ -43,17 +39,7 @@ from rekappa.store.runs import RunStore
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["BackfillRequest", "Progress", "backfill_session", "continue_backfill", "create_backfill", "run_backfill"]
-
-
-def backfill_session(loaded: Loaded, home: Home, overrides: Mapping[str, str] | None = None) -> SparkSession:
-    """Spark under the backfill profile, with memory and collector chosen unless the profile names them."""
-    # What planning needs takes most of a second to import: less than the JVM takes to start. Not a daemon: a command
-    # that is refused meanwhile must not end Python under the import's feet.
-    Thread(target=import_module, args=("pyiceberg.catalog.sql",)).start()
-    profile = loaded.config.profiles.backfill.spark
-    chosen = unset_by(process_settings(machine_memory(), os.cpu_count() or 1), profile)
-    return open_session(loaded.config, "backfill", home, **{**chosen, **(overrides or {})})
+__all__ = ["BackfillRequest", "Progress", "continue_backfill", "create_backfill", "run_backfill"]
 
 
 def create_backfill(spark: SparkSession, loaded: Loaded, home: Home, request: BackfillRequest, plan: Plan) -> Run:

@@ -54,9 +54,10 @@ def narrowed(rows: DataFrame, reads: Window | None, regions: Sequence[str]) -> D
     return rows
 
 
-def shaped(rows: DataFrame, payload: StructType, columns: Sequence[str] | None) -> DataFrame:
+def shaped(rows: DataFrame, payload: StructType, columns: Sequence[str] | None, *besides: str) -> DataFrame:
     """Exactly the record's columns: a field that the table does not have yet is null, one that only it has is
-    left out. `columns` names the payload columns to keep, None all; `__metadata__` is always there."""
+    left out. `columns` names the payload columns to keep, None all; `__metadata__` is always there. Columns `besides`
+    follow as they are."""
     from pyspark.sql import functions as F
 
     present = {field.name: field for field in rows.schema.fields}
@@ -73,7 +74,7 @@ def shaped(rows: DataFrame, payload: StructType, columns: Sequence[str] | None) 
     kept = F.col(METADATA)
     if present[METADATA].dataType != metadata_type():
         kept = kept.cast(metadata_type()).alias(METADATA)
-    return rows.select(*made, kept)
+    return rows.select(*made, kept, *besides)
 
 
 def _as_planned(spark: SparkSession, table: str, planned: SourcePlan) -> DataFrame:

@@ -7,14 +7,16 @@ is fast enough. `rekappa.spark.releases` refuses an unknown version; `tests/spar
 from __future__ import annotations
 
 import re
+import threading
 import time
 import traceback
+import zipfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, Observation, SparkSession
+    from pyspark.sql import Column, DataFrame, Observation, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
     from pyspark.sql.types import StructType
 
@@ -238,6 +240,25 @@ def files_as_stream(spark: SparkSession, files: DataFrame) -> DataFrame:
     return frame_of(spark, plan.copy(plan.relation(), plan.output(), plan.catalogTable(), True, plan.stream()))
 
 
+def pages_between(spark: SparkSession, column: str, low: int, high: int) -> dict[str, str]:
+    """Options for a reader of Parquet files that skip what can't have rows whose `column`, a whole number in the file,
+    is in [low, high): row groups, and pages of those that have an index of pages. Other rows may come with them.
+
+    A condition in the query would be pushed into the reader just so, but be a part of the generated code as well.
+    """
+    if min(abs(low), abs(high)) < 1 << 31:
+        return {}  # the gateway makes another type of small numbers
+    jvm: Any = spark._jvm
+    parquet = jvm.org.apache.parquet
+    api = parquet.filter2.predicate.FilterApi
+    named = api.longColumn(column)
+    both = getattr(api, "and")(api.gtEq(named, low), api.lt(named, high))
+    made = jvm.org.apache.hadoop.conf.Configuration(False)
+    parquet.hadoop.ParquetInputFormat.setFilterPredicate(made, both)
+    key = "parquet.private.read.filter.predicate"
+    return {key: str(made.get(key))}
+
+
 def activate(spark: SparkSession) -> None:
     """Make this session the one of the calling thread of the JVM."""
     jvm: Any = spark._jvm
@@ -308,3 +329,59 @@ def changes_something(spark: SparkSession, sql: str) -> str | None:
 
 _RUNS_JAVA = re.compile(r"'(?:`?\w+`?\.)*`?((?:java_method|reflect|try_reflect))`?\(", re.IGNORECASE)
 """Functions that call any method of any Java class, as Spark writes calls that are not resolved yet."""
+
+
+_compiling = threading.Lock()
+
+
+def compiled(spark: SparkSession, name: str, source: str) -> Callable[..., Any]:
+    """The constructor of a Java class of ours, which the driver and all tasks know from then on. Compiled once for each
+    Spark context, by the compiler that Spark has for the code that it generates."""
+    from py4j.protocol import Py4JJavaError
+
+    jvm: Any = spark._jvm
+    gateway: Any = spark.sparkContext._gateway
+    session: Any = spark._jsparkSession
+    loader = session.sharedState().jarClassLoader()
+    with _compiling:
+        try:
+            found = loader.loadClass(name)
+        except Py4JJavaError:
+            compiler = jvm.org.codehaus.janino.SimpleCompiler()
+            compiler.setParentClassLoader(loader)
+            compiler.cook(source)
+            classes = compiler.getBytecodes()
+            jar = Path(str(spark.sparkContext._temp_dir), f"{name}.jar")
+            with zipfile.ZipFile(jar, "w") as packed:
+                for one in classes:
+                    packed.writestr(f"{one.replace('.', '/')}.class", bytes(classes[one]))
+            spark.sql(f"ADD JAR '{jar}'")
+            found = loader.loadClass(name)
+
+    def make(*arguments: Any) -> Any:
+        given = gateway.new_array(jvm.java.lang.Object, len(arguments))
+        for at, one in enumerate(arguments):
+            given[at] = one
+        return found.getConstructors()[0].newInstance(given)
+
+    return make
+
+
+def always_called(spark: SparkSession, function: Any, name: str) -> Column:
+    """A Java function without arguments that answers true or false, as a column: called for every row, where it stands.
+
+    The gateway would take `functions.udf` for Scala's of the same name.
+    """
+    from pyspark.sql.classic.column import Column
+
+    jvm: Any = spark._jvm
+    gateway: Any = spark.sparkContext._gateway
+    loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
+    kinds = gateway.new_array(jvm.java.lang.Class, 2)
+    kinds[0] = loader.loadClass("org.apache.spark.sql.api.java.UDF0")
+    kinds[1] = loader.loadClass("org.apache.spark.sql.types.DataType")
+    given = gateway.new_array(jvm.java.lang.Object, 2)
+    given[0], given[1] = function, jvm.org.apache.spark.sql.types.DataTypes.BooleanType
+    made = loader.loadClass("org.apache.spark.sql.functions").getMethod("udf", kinds).invoke(None, given)
+    nothing = jvm.org.apache.spark.api.python.PythonUtils.toSeq([])
+    return Column(made.asNondeterministic().withName(name).apply(nothing))

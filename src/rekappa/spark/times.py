@@ -15,3 +15,16 @@ def within(moment: Column, window: Window) -> Column:
     from pyspark.sql import functions as F
 
     return (moment >= F.lit(window.start)) & (moment < F.lit(window.end))
+
+
+def within_any(moment: Column, window: Window) -> Column:
+    """The same as `within`, to be asked about many windows: Spark's generated code is the same for all of them.
+
+    It writes numbers into that code, which it then compiles for every window anew; structs it passes beside it.
+    """
+    from pyspark.sql import functions as F
+
+    def held(value: Column) -> Column:
+        return F.struct(value.alias("at"))
+
+    return (held(moment) >= held(F.lit(window.start))) & (held(moment) < held(F.lit(window.end)))

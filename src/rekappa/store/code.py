@@ -18,8 +18,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from rekappa import __version__
 from rekappa.masking import hidden, is_secret_name
+from rekappa.version import __version__
 
 MOST_OF_A_FILE = 2 << 20
 """A larger file is taken for data and left out; the record names it."""

@@ -244,14 +244,24 @@ def _in_batches(rows: Iterator[tuple[int, Any]], schema: StructType) -> Iterator
     from pyspark.sql.pandas.types import to_arrow_schema
 
     arrow = to_arrow_schema(schema)
+    names = [name for name in schema.names if name != BATCH]
     flat = not any(pa.types.is_nested(kind) for kind in arrow.types)
-    waiting: list[dict[str, Any]] = []
+    waiting: list[tuple[Any, ...]] = []
+
+    def packed() -> Any:
+        columns = zip(*waiting, strict=True)
+        return pa.RecordBatch.from_arrays(
+            [pa.array(column, kind) for column, kind in zip(columns, arrow.types, strict=True)], schema=arrow
+        )
+
     for batch, row in rows:
-        named = dict(zip(row.__fields__, row, strict=True)) if flat else row.asDict(True)
-        named[BATCH] = batch
-        waiting.append(named)
+        if flat and row.__fields__ == names:
+            waiting.append((*row, batch))
+        else:
+            named = row.asDict(True)
+            waiting.append((*(named.get(name) for name in names), batch))
         if len(waiting) >= OUTPUT_ROWS:
-            yield pa.RecordBatch.from_pylist(waiting, schema=arrow)
+            yield packed()
             waiting = []
     if waiting:
-        yield pa.RecordBatch.from_pylist(waiting, schema=arrow)
+        yield packed()

@@ -22,7 +22,7 @@ class Processing:
         self._handle = KeyHandle(schemas, timed=self._timed)
         self._processor = processor
         self._key: Any = None
-        self._told: tuple[int, Any] = (-1, None)
+        self._told: dict[int, Any] = {}
         processor.init(self._handle)
 
     def begin(self, key: Any) -> None:
@@ -62,10 +62,12 @@ class Processing:
         self._processor.close()
 
     def _times(self, watermark: int) -> Any:
-        # Asked for with every event, and the same for all of a slice.
-        if self._told[0] != watermark or self._told[1] is None:
-            self._told = (watermark, _times(int(time.time() * 1000), watermark) if self._timed else _times(-1, -1))
-        return self._told[1]
+        # Asked for with every event and every timer, and the same for all of a slice.
+        told = self._told.get(watermark)
+        if told is None:
+            told = _times(int(time.time() * 1000), watermark) if self._timed else _times(-1, -1)
+            self._told[watermark] = told
+        return told
 
 
 def _times(now: int, watermark: int) -> Any:

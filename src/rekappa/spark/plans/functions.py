@@ -126,7 +126,9 @@ _ROWWISE = (100, 101, 200, 250)
 
 def only_paces(node: Node) -> bool:
     """Whether an operator is rekappa's own cap on rows per second, which lets every row pass as it is."""
-    return node.name == "MapInArrow" and any(one.fields.get("name") == PACED for one in node.of("functionExpr"))
+    return node.name == "Filter" and all(
+        one.name == "ScalaUDF" and one.fields.get("udfName") == PACED for one in node.of("condition")
+    )
 
 
 def is_known(part: Expression) -> bool:

@@ -65,7 +65,7 @@ class Walk:
             return _union(inputs)
         one = inputs[0]
         if only_paces(node):
-            return _again(_output(node, one), one)
+            return one
         if node.name in CUSTOM:
             self.operators.append(Operator(Operation.CUSTOM, node.name))
             return Rows(_output(node, one), {}, one.streaming)
