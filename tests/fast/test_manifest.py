@@ -260,7 +260,7 @@ def test_with_a_local_master_it_is_a_single_pod_and_said_so(shop: Path) -> None:
         ((*IMAGE, "--set", "catalogs.lake.type=stack"), "catalogs.lake.type: stack"),
         ((*IMAGE, "--set", "profiles.live.master=spark://m:7077"), "executors outside the cluster"),
         ((*IMAGE, "--set", "profiles.archive.master=yarn"), "profiles.archive.master: yarn"),
-        ((*IMAGE, "--set", "profiles.live.spark.driver.memory=lots"), "'lots' is no amount of memory"),
+        ((*IMAGE, "--set", "profiles.live.spark.driver.memory=lots"), "is 'lots', which is no size"),
         ((*IMAGE, "--namespace", "Streams"), "Cannot use --namespace 'Streams'"),
         ((*IMAGE, "--name", "a" * 41), "no DNS label of at most 40 letters"),
         ((*IMAGE, "--user", "root"), "Cannot use --user 'root'"),
