@@ -63,6 +63,7 @@ def rewind(
     from rekappa.operations.deeds import record_deed
     from rekappa.recovery import rewind as operation
     from rekappa.recovery.listing import queries_of
+    from rekappa.recovery.points import require_points
     from rekappa.runs.current import current_run
     from rekappa.runs.live import live_session
     from rekappa.store.runs import RunStore
@@ -88,18 +89,20 @@ def rewind(
         out.record({"app": ended.app, "run": ended.id, "state": ended.state}, title="Goes on")
         return
     run = current_run(store, loaded) if dry_run else operation.rewindable(store, loaded)
-    if new_savepoint and not dry_run:
-        _keep(home, run.app, run.id, queries_of(store, run))
+    if not (yes or dry_run or sys.stdin.isatty()):
+        raise RunError("Cannot ask for consent: there is no terminal", hint="Give --yes to go on without asking.")
+    require_points(home, store, run, loaded, bound, wanted)
     live = operation.LiveApp(live_session(loaded, home), home, loaded, bound)
     note("trying it on a copy")
     plan = operation.plan_rewind(live, wanted, send_again=send_again)
     _show(out, plan)
     if dry_run:
         return
-    if not yes and not sys.stdin.isatty():
-        raise RunError("Cannot ask for consent: there is no terminal", hint="Give --yes to go on without asking.")
     if not yes:
         click.confirm("Rewind?", abort=True, err=True)
+    if new_savepoint:
+        # Only now: a rewind that is refused leaves nothing behind.
+        _keep(home, run.app, run.id, queries_of(store, run))
     record_deed(home, "rewind", run.app, run.id, to=to or savepoint or ("newest" if new_savepoint else "no state"))
     ended = operation.rewind(live, plan, tell=note)
     if start:
