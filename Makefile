@@ -11,7 +11,7 @@ ARGS ?=
 
 help:
 	@echo "make demo    the whole story on a real Kafka broker"
-	@echo "make test    all tests (make fast: without servers; make store, make console, make spark: the others; ARGS=... for pytest)"
+	@echo "make test    all tests (make fast: without servers; make store, make console, make spark, make cluster: the others; ARGS=... for pytest)"
 	@echo "make check   ruff, mypy --strict, import direction"
 	@echo "make bench   benchmarks into benchmarks/results.json (ARGS=NAME ... for some of them)"
 	@echo "make wheel   a package to install elsewhere, into dist/"
@@ -20,7 +20,7 @@ help:
 demo: jars $(VENV)/.console
 	$(BIN)/rekappa demo --keep $(ARGS)
 
-test: fast store console spark
+test: fast store console spark cluster
 
 fast: $(VENV)/.dev
 	$(BIN)/python -m pytest tests/fast -n 2 $(ARGS)
@@ -38,7 +38,7 @@ spark: $(VENV)/.dev jars
 	@$(BIN)/python -m rekappa.jvm tests/servers/ivy.xml cassandra opensearch >/dev/null
 	$(BIN)/python -m pytest tests/spark -n 2 --dist loadfile --durations=40 --durations-min=15 $(ARGS)
 
-# A Spark cluster, an object store and a catalog as processes of this machine; not part of `make test`.
+# A Spark cluster, an object store, a catalog and a broker that demands a login, as processes of this machine.
 cluster: $(VENV)/.dev jars
 	@$(BIN)/python -m rekappa.jvm tests/servers/cluster.xml s3proxy catalog >/dev/null
 	$(BIN)/python -m pytest tests/cluster $(ARGS)

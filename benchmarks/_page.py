@@ -143,7 +143,8 @@ SECTIONS = {
         (
             Figure("idle router, after so many notes", "idle_router", "levels off"),
             Figure("busy sink, after so many batches", "busy_sink", "levels off"),
-            Figure("idle live run, after so much of 40 s", "idle_live", "levels off"),
+            Figure("seconds of the idle live run", "idle_live_seconds"),
+            Figure("idle live run, after so much of them", "idle_live", "levels off"),
             Figure("idle live run, after so many minutes of a week", "idle_week", "levels off"),
         ),
     ),

@@ -83,7 +83,7 @@ def main() -> dict[str, Any]:
             found = {"idle_router": _idle_router(spark, loaded, home), "busy_sink": _busy(spark, home)}
             spark.stop()
             found["idle_live"], run = _idle_live(loaded, home)
-            return {**found, "idle_week": _idle_week(home, run)}
+            return {**found, "idle_live_seconds": IDLE_SECONDS, "idle_week": _idle_week(home, run)}
         finally:
             down(home)
 
@@ -188,9 +188,10 @@ def _produce(bootstrap: str) -> None:
     import json
 
     from confluent_kafka import Producer
-    from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
-    AdminClient({"bootstrap.servers": bootstrap}).create_topics([NewTopic("plays", 2, 1)])["plays"].result()
+    from rekappa.produce.topics import create_topics
+
+    create_topics(bootstrap, ["plays"], 2)
     producer = Producer({"bootstrap.servers": bootstrap})
     for number in range(1000):
         event = {"id": number, "event_ts": f"2026-11-01T{number // 60 % 24:02d}:{number % 60:02d}:00Z"}

@@ -66,9 +66,7 @@ def _replayed(spark: SparkSession, loaded: Loaded, home: Home, folder: Path, spa
 
 
 def _stream(spark: SparkSession, source: ArchiveSource, plan: Location, slices: int, checkpoint: Location) -> None:
-    rows = replay_stream(
-        spark, PlanFile(plan), "bench", "impressions", table=source.table, schema=source.schema, columns=source.columns
-    )
+    rows = replay_stream(spark, PlanFile(plan), "bench", "impressions", source)
     chosen = state_settings(rows, None, spark.sparkContext.defaultParallelism)
     with settings(spark, log_settings(chosen, checkpoint.uri) | chosen):
         query = (

@@ -23,6 +23,7 @@ REGION = f"{METADATA}.region"
 TOPIC = f"{METADATA}.topic"
 PARTITION = f"{METADATA}.partition"
 OFFSET = f"{METADATA}.offset"
+HEADERS = f"{METADATA}.headers"
 
 
 def record_ddl(payload: str) -> str:

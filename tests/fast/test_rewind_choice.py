@@ -27,7 +27,7 @@ from rekappa.recovery.plan import QueryRewind, RewindPlan, SinkReset, planned_ag
 from rekappa.runs.current import drop_abandoned
 from rekappa.storage.location import Location
 from rekappa.store.code import Code
-from rekappa.store.record import Batch, Kind, Run, Start, State
+from rekappa.store.record import Batch, Fork, Kind, Run, Start, State
 from rekappa.store.runs import RunStore
 
 START = datetime(2026, 11, 1, tzinfo=UTC)
@@ -140,7 +140,7 @@ def test_a_plan_is_read_back_as_it_was_written() -> None:
     )  # fmt: skip
     plan = RewindPlan("live_2", "app", "live_1", (part,))
     assert planned_again(plan.as_json()) == plan
-    with pytest.raises(RunError, match="version 9: this rekappa knows 1"):
+    with pytest.raises(RunError, match="version 9: this rekappa knows 2"):
         planned_again({**plan.as_json(), "version": 9})
 
 
@@ -151,7 +151,7 @@ def test_the_run_that_goes_on_has_the_records_that_count(tmp_path: Path) -> None
         store.record_batches(Batch("live_1", query, number, (), None, START) for number in range(-1, 9))
         for batch in (0, 5):
             store.record_start(Start("live_1", query, batch, Code(f"code{batch}")))
-    store.fork_run(Run("live_2", "app", Kind.LIVE, "/app"), old.id, {"plays": 4, "rates": -1})
+    store.fork_runs([Fork(Run("live_2", "app", Kind.LIVE, "/app"), old.id, {"plays": 4, "rates": -1})])
     assert [one.number for one in store.batches("live_2", "plays")] == list(range(-1, 5))
     assert store.batches("live_2", "rates") == []
     assert [one.code.hash for one in store.starts("live_2", "plays")] == ["code0"]
@@ -165,5 +165,5 @@ def test_the_run_that_goes_on_has_the_records_that_count(tmp_path: Path) -> None
             (home.checkpoint("app", run) / "plays" / "metadata").write("{}")
         drop_abandoned(home, store, "app", ended + timedelta(days=days))
         assert (home.storage / "checkpoints" / "app").names() == there
-    store.swap_runs(abandoned="live_2", back="live_1")
+    store.swap_runs({"live_2": "live_1"})
     assert [store.run(one).state for one in ("live_1", "live_2")] == [State.STOPPED, State.ABANDONED]

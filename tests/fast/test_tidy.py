@@ -6,7 +6,7 @@ import os
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -15,6 +15,8 @@ from rekappa.home import Home
 from rekappa.publish import tidy as module
 from rekappa.publish.cleaned import Cleaned
 from rekappa.publish.tidy import tidy
+from rekappa.store.record import Kind, Run, State
+from rekappa.store.runs import RunStore
 
 CONFIG = """
 app: shop
@@ -38,18 +40,33 @@ def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Loaded:
     return load(tmp_path)
 
 
-def test_once_a_day_and_says_what_went(shop: Loaded) -> None:
-    home, spark = Home(shop.folder / ".rekappa"), None
-    looked: Any = tidy
-    assert looked(spark, shop, home) == [GONE]
-    assert looked(spark, shop, home) == []
+def run(home: Home, number: int, days: int, state: State = State.FINISHED) -> None:
+    at = datetime.now(UTC) - timedelta(days=days)
+    RunStore.open(home).create(Run(f"backfill_{number}", "shop", Kind.BACKFILL, "", state, created=at, ended=at))
+
+
+def test_once_a_day_if_a_run_is_old_enough(shop: Loaded) -> None:
+    home, looked = Home(shop.folder / ".rekappa"), cast("Any", tidy)
+    assert looked(None, shop, home) == [], "nothing has run"
+    run(home, 1, days=1)
+    run(home, 2, days=80, state=State.FAILED)
+    assert looked(None, shop, home) == [], "none is old, or it can be resumed"
+    run(home, 3, days=8)
+    assert looked(None, shop, home) == [GONE]
+    assert looked(None, shop, home) == []
     yesterday = (datetime.now(UTC) - timedelta(hours=25)).timestamp()
     os.utime((home.storage / "cleaned" / "shop").path, (yesterday, yesterday))
-    assert looked(spark, shop, home) == [GONE]
+    assert looked(None, shop, home) == [GONE]
+
+
+def test_runs_that_nobody_has_heard_of_count_however_they_ended(shop: Loaded) -> None:
+    home, looked = Home(shop.folder / ".rekappa"), cast("Any", tidy)
+    run(home, 1, days=91, state=State.FAILED)
+    assert looked(None, shop, home) == [GONE]
 
 
 def test_not_by_an_app_that_writes_elsewhere(shop: Loaded) -> None:
-    home = Home(shop.folder / ".rekappa")
-    looked: Any = tidy
+    home, looked = Home(shop.folder / ".rekappa"), cast("Any", tidy)
+    run(home, 1, days=8)
     assert looked(None, replace(shop, elsewhere={"seen": "test"}), home) == []
     assert looked(None, shop, home) == [GONE]

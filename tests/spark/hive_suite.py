@@ -85,7 +85,7 @@ def test_hive_takes_abandoned_batches_out_by_the_names_of_files(
         sink.write(rows(spark, 20 * number, 20 * (number + 1)), BatchId("live", "query", number))
     sink.write(rows(spark, 60, 65), BatchId("live", "another", 2))
     since = datetime(2026, 1, 1, tzinfo=UTC)
-    gone = Abandoned(spark, "newer", sink.name, "hive", "query", (Leg("live", 0, None),), ("live",), since)
+    gone = Abandoned(spark, "app", "newer", sink.name, "hive", "query", (Leg("live", 0, None),), ("live",), since)
     way = HiveReset(gone, sink)
     assert way.look().removed == 40
     for _ in range(2):

@@ -25,18 +25,23 @@ HOUR = 3_600_000
 """Milliseconds until a wait is given up."""
 
 
-@pytest.fixture(scope="module")
-def told(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of a demo that was told to its end."""
-    folder: Path = tmp_path_factory.mktemp("told") / "demo"
+def tell(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     done = subprocess.run(
-        [sys.executable, "-m", "rekappa.cli.main", "demo", "--folder", str(folder), "--json"],
+        [sys.executable, "-m", "rekappa.cli.main", "demo", *words, "--folder", str(folder), "--json"],
         capture_output=True,
         text=True,
         env={name: value for name, value in os.environ.items() if name != "REKAPPA_HOME"},
         cwd=folder.parent,
     )
     assert done.returncode == 0, done.stderr[-4000:]
+    return done
+
+
+@pytest.fixture(scope="module")
+def told(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a demo that was told to its end."""
+    folder: Path = tmp_path_factory.mktemp("told") / "demo"
+    done = tell(folder)
     assert "console" in done.stderr.splitlines()[-1], "it ends by telling how to look at it"
     (folder / "told.json").write_text(done.stdout)
     return folder
@@ -49,6 +54,15 @@ def test_the_demo_proves_its_repair(told: Path) -> None:
     assert found["rows_by_the_change_in_code"] > 0
     assert (found["rows_late_in_production"], found["rows_unexplained"]) == (0, 0)
     assert found["match_after"] == "100.00 %"
+    assert found["rows_that_differ_from_a_clean_run"] == 0
+
+
+@pytest.mark.timeout(1200)
+def test_two_chained_apps_are_made_right_by_one_command(tmp_path: Path) -> None:
+    found = json.loads(tell(tmp_path / "demo", "rewind").stdout)
+    assert found["rows_wrong_before"] > 0
+    assert found["messages_that_no_longer_count"] > 0
+    assert found["messages_wiped"] == 0
     assert found["rows_that_differ_from_a_clean_run"] == 0
 
 

@@ -88,12 +88,13 @@ def test_region_and_columns(archive: Archive, location: Location) -> None:
 
 def test_the_schema_is_the_records_whatever_is_read(archive: Archive, location: Location) -> None:
     from rekappa.replay.stream import replay_stream
+    from rekappa.replay.values import ArchiveSource
 
     save_plan(location / "plan", {"events": archive}, DAY)
     plan = PlanFile(location / "plan")
     schema = archive.spark.table(archive.name).schema
     for columns in ([], ["id"], ["__metadata__.offset"], ["user", "__metadata__"]):
-        stream = replay_stream(archive.spark, plan, "job", "events", table=archive.name, schema=schema, columns=columns)
+        stream = replay_stream(archive.spark, plan, "job", "events", ArchiveSource(archive.name, schema, columns))
         assert stream.schema == schema
 
 

@@ -7,57 +7,70 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from rekappa.cli.console import free_port, require_packages
+from rekappa.cli.demo_chain import tell_chain
+from rekappa.cli.demo_words import say, step
 from rekappa.cli.options import json_option
 from rekappa.cli.output import Output, output
 
 if TYPE_CHECKING:
     from rekappa.demo.story import Story
+    from rekappa.demo.telling import Telling
     from rekappa.validate.result import Comparison, SinkVerdict
 
 
 @click.command()
+@click.argument("tale", type=click.Choice(["backfill", "rewind"]), default="backfill")
 @click.option("--folder", type=click.Path(path_type=Path), help="Tell it in this new folder and keep everything.")
 @click.option("--keep", is_flag=True, help="Keep everything, in a temporary folder if none is named.")
 @click.option("--console", "opens", is_flag=True, help="Keep it running, and open the console on it afterwards.")
 @json_option
-def demo(folder: Path | None, keep: bool, opens: bool, as_json: bool) -> None:
+def demo(tale: str, folder: Path | None, keep: bool, opens: bool, as_json: bool) -> None:
     """An app is wrong for an hour; the hour is replayed, proven, published, undone and published again.
+
+    With `rewind`, another tale: two chained apps, the first wrong from 13:00 to 16:00, are rewound by one command, with
+    no message wiped.
 
     Uses a real Kafka broker, Spark and Iceberg tables in a folder of its own, and leaves nothing running, unless
     --console asks for it: then Ctrl-C ends it.
-    Takes about three minutes. Exit code 1 if the published hour is not what a clean run gives.
+    Takes about three minutes. Exit code 1 if the tables are not what a clean run gives.
+
+    \b
+      rekappa demo --console
+      rekappa demo rewind
     """
+    from rekappa.demo.chained import ChainStory
     from rekappa.demo.story import Story
 
+    if opens and tale == "rewind":
+        raise click.UsageError("--console goes with the first tale")
     if opens:
         require_packages()
     if folder is not None and folder.exists():
         raise click.BadParameter(f"{folder} exists already", param_hint="--folder")
     root = (folder or Path(tempfile.mkdtemp(prefix="rekappa-demo-"))).resolve()
     root.mkdir(parents=True, exist_ok=True)
-    story, out = Story(root), output(as_json)
+    out = output(as_json)
+    story: Telling = ChainStory(root) if tale == "rewind" else Story(root)
     kept = folder is not None or keep or opens
     try:
-        found = _tell(story, out)
+        found = tell_chain(story, out) if isinstance(story, ChainStory) else _tell(story, out)
     except BaseException:
         opens = False
         raise
     finally:
-        with _step("stop Spark" if opens else "stop the broker and Spark"):
+        with step("stop Spark" if opens else "stop the broker and Spark"):
             story.close(broker=not opens)
         if not kept:
             shutil.rmtree(root, ignore_errors=True)
     out.record(found, title="What matters")
-    if found["rows_that_differ_from_a_clean_run"] or found["validation"] != "passed":
-        click.echo("error: the replayed hour is not what a clean run gives", err=True)
+    if found["rows_that_differ_from_a_clean_run"] or found.get("validation", "passed") != "passed":
+        click.echo("error: the tables are not what a clean run gives", err=True)
         raise click.exceptions.Exit(1)
     if opens:
         _open_console(root)
@@ -97,64 +110,65 @@ def _open_console(root: Path) -> None:
         down(home)
 
 
-def _tell(story: Story, out: Output) -> dict[str, Any]:
-    from rekappa.demo.story import EXPECTED, RIGHT, SHAPE, START, WINDOW, WRONG
+def _tell(story: Telling, out: Output) -> dict[str, Any]:
+    from rekappa.demo.story import EXPECTED, RIGHT, SHAPE, START, WINDOW, WRONG, Story
     from rekappa.plan.report import plan_report
     from rekappa.timeline import format_instant
     from rekappa.validate.result import Cause
 
+    assert isinstance(story, Story)
     began = time.monotonic()
-    _say(f"An app joins impressions with the plays that followed within ten minutes. From {format_instant(START)} on:")
-    with _step("rekappa up", "a Kafka broker of our own"):
+    say(f"An app joins impressions with the plays that followed within ten minutes. From {format_instant(START)} on:")
+    with step("rekappa up", "a Kafka broker of our own"):
         bootstrap = story.up()
         assert story.spark
-    with _step("rekappa run plays", "one hour of events, all well"):
+    with step("rekappa run plays", "one hour of events, all well"):
         story.run_hour(0, bootstrap)
-    _say(f"Somebody deploys a bug: {RIGHT} became {WRONG}. It runs for an hour.")
+    say(f"Somebody deploys a bug: {RIGHT} became {WRONG}. It runs for an hour.")
     story.deploy(wrong=True)
-    with _step("rekappa run plays", "one hour of events, wrong"):
+    with step("rekappa run plays", "one hour of events, wrong"):
         story.run_hour(1, bootstrap)
-    _say("The fix is deployed. But production holds an hour of wrong rows.")
+    say("The fix is deployed. But production holds an hour of wrong rows.")
     story.deploy(wrong=False)
-    with _step("rekappa run plays", "one hour of events, right again"):
+    with step("rekappa run plays", "one hour of events, right again"):
         story.run_hour(2, bootstrap)
-    with _step("rekappa archive run plays", f"Kafka's {story.sent:,} events into Iceberg"):
+    with step("rekappa archive run plays", f"Kafka's {story.sent:,} events into Iceberg"):
         story.archive()
     _show_archive(story, out)
 
-    _say("Plan first; nothing changes yet.")
-    with _step("rekappa plan plays"):
+    say("Plan first; nothing changes yet.")
+    with step("rekappa plan plays"):
         plan = story.plan()
     if not out.is_json:
         for line in plan_report(plan, width=min(shutil.get_terminal_size().columns, 100)).lines():
             click.echo("    " + line)
-    with _step("rekappa backfill plays", "the same code over the window, into staging"):
+    with step("rekappa backfill plays", "the same code over the window, into staging"):
         started = time.monotonic()
         run = story.backfill(plan)
         backfill_seconds = time.monotonic() - started
-    with _step(f"rekappa validate RUN --expect {EXPECTED}", "staging against production; control runs say why"):
+    with step(f"rekappa validate RUN --expect {EXPECTED}", "staging against production; control runs say why"):
         verdict = story.validate(run)
     before = _compared(verdict)
-    _say(
+    say(
         f"  {before.different:,} of {before.production:,} rows differ, in {', '.join(before.columns) or 'no column'}; "
         f"{before.missing:,} missing, {before.extra:,} extra: the bug, made visible."
     )
     causes = ", ".join(f"{before.caused_by(cause):,} {cause}" for cause in (Cause.CODE, Cause.LATE, Cause.UNEXPLAINED))
-    _say(f"  {causes}: {verdict.outcome}, because that was expected")
-    with _step("rekappa publish RUN", "one atomic commit"):
+    say(f"  {causes}: {verdict.outcome}, because that was expected")
+    with step("rekappa publish RUN", "one atomic commit"):
         effect = story.publish(run)
-    _say(f"  {effect.changed:,} rows changed, {effect.added:,} added, {effect.removed:,} removed")
-    with _step("rekappa validate RUN"):
+    say(f"  {effect.changed:,} rows changed, {effect.added:,} added, {effect.removed:,} removed")
+    with step("rekappa validate RUN"):
         after = _compared(story.validate(run))
-    with _step("rekappa undo RUN"):
+    with step("rekappa undo RUN"):
         story.undo(run)
     undone = _compared(story.validate(run))
-    _say(f"  production matches again as before: {undone.match:.2f} %")
-    with _step("rekappa publish RUN", "and published again"):
+    say(f"  production matches again as before: {undone.match:.2f} %")
+    with step("rekappa publish RUN", "and published again"):
         story.publish(run)
-    with _step("verify", "the right code over all of Kafka, into a table of its own"):
+    with step("verify", "the right code over all of Kafka, into a table of its own"):
         differing = story.clean_run()
-    with _step("compare", "the same window as a hand-written batch job"):
+    with step("compare", "the same window as a hand-written batch job"):
         started = time.monotonic()
         story.by_hand()
         by_hand = time.monotonic() - started
@@ -186,8 +200,9 @@ def _show_archive(story: Story, out: Output) -> None:
     from rekappa.archive.cost import cost
     from rekappa.archive.status import status
     from rekappa.archive.tables import routes
+    from rekappa.demo.story import APP
 
-    loaded, _ = story.load()
+    loaded, _ = story.load(APP)
     if out.is_json:
         return
     known = [status(loaded, story.home, route) for route in routes(loaded)]
@@ -208,21 +223,3 @@ def _show_archive(story: Story, out: Output) -> None:
             for one in prices
         ],
     )
-
-
-def _say(text: str) -> None:
-    click.echo(click.style(text, bold=not text.startswith(" ")), err=True)
-
-
-@contextmanager
-def _step(command: str, what: str = "") -> Iterator[None]:
-    """One line per step, with its time once it is done."""
-    words = f"  $ {command}" + (f"   {what}" if what else "")
-    click.echo(f"{words} …", nl=False, err=True)
-    began = time.monotonic()
-    try:
-        yield
-    except BaseException:
-        click.echo(" failed", err=True)
-        raise
-    click.echo(f" {time.monotonic() - began:.1f} s", err=True)

@@ -66,6 +66,7 @@ COMMANDS: dict[str, Entry] = {
     "checkpoints": Entry("Recover", "rekappa.cli.checkpoints:checkpoints", "What a live job can be restarted from."),
     "savepoint": Entry("Recover", "rekappa.cli.checkpoints:savepoint", "Keep such a point by name."),
     "rewind": Entry("Recover", "rekappa.cli.rewind:rewind", "Restart a live job from an earlier point."),
+    "lineage": Entry("Recover", "rekappa.cli.lineage:lineage", "Which messages of a topic count."),
     "console": Entry("Console", "rekappa.cli.console:console", "Every operation in a browser."),
     "users": Entry("Console", "rekappa.cli.users:users", "Who may log in to the console, and as what."),
     "up": Entry("Stack", "rekappa.cli.stack:up", "Start the local Kafka broker and catalog."),

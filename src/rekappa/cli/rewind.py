@@ -14,7 +14,8 @@ from rekappa.home import Home
 
 if TYPE_CHECKING:
     from rekappa.recovery.choose import Wanted
-    from rekappa.recovery.plan import RewindPlan
+    from rekappa.recovery.live_app import LiveApp
+    from rekappa.recovery.plan import QueryRewind, RewindPlan
 
 
 @click.command()
@@ -24,10 +25,10 @@ if TYPE_CHECKING:
 @click.option("--savepoint", metavar="NAME", help="The batches that a savepoint holds.")
 @click.option("--new-savepoint", is_flag=True, help="The last batch, kept as a savepoint first.")
 @click.option("--no-state", is_flag=True, help="The beginning of the sources, with empty state.")
-@click.option("--send-again", is_flag=True, help="Go on although a Kafka sink keeps what was sent.")
+@click.option("--cascade", is_flag=True, help="Rewind the apps that read what it writes with it; stops what is going.")
 @click.option("--resume", "completing", is_flag=True, help="Complete a rewind, or its undoing, that was cut short.")
 @click.option("--undo", "undoing", is_flag=True, help="Take the last rewind back: the old run goes on.")
-@click.option("--start", is_flag=True, help="Run the job afterwards, as `rekappa run` does.")
+@click.option("--start", is_flag=True, help="Run it afterwards, as `rekappa run` does; with others, each detached.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @dry_run_option
 @json_option
@@ -38,7 +39,7 @@ def rewind(
     savepoint: str | None,
     new_savepoint: bool,
     no_state: bool,
-    send_again: bool,
+    cascade: bool,
     completing: bool,
     undoing: bool,
     start: bool,
@@ -52,11 +53,16 @@ def rewind(
     as a new run with a copy of the point's state; the old run is kept and can't be continued by accident. Before
     anything is touched, the code is tried on a copy of the state, one batch, into nothing.
 
+    What was sent to a topic stays there and no longer counts: `rekappa lineage TOPIC`. Known apps that read the topic
+    are rewound with it by --cascade, each to its last point before the first such message; as one operation, which
+    --resume completes and --undo takes back, whichever of the apps is named.
+
     \b
       rekappa stop RUN
       rekappa rewind take_rate --to 2026-11-01T13:00Z --dry-run
       rekappa rewind take_rate --to 2026-11-01T13:00Z --start
       rekappa rewind take_rate --undo
+      rekappa rewind enrich --to 2026-11-01T13:00Z --cascade --start
     """
     from rekappa.config.bind import load_app
     from rekappa.config.load import load
@@ -78,38 +84,85 @@ def rewind(
     def note(text: str) -> None:
         click.echo(f"{text} …", err=True)
 
+    def opened() -> LiveApp:
+        return operation.LiveApp(live_session(loaded, home), home, loaded, bound)
+
     if wanted is None:
         if dry_run:
             raise RunError(
                 "Cannot show what --undo or --resume would do: the plan that was made is what they carry out"
             )
         record_deed(home, "resume rewind" if completing else "undo rewind", loaded.config.app)
-        live = operation.LiveApp(live_session(loaded, home), home, loaded, bound)
+        live = opened()
         ended = (operation.resume if completing else operation.undo_rewind)(live, tell=note)
         out.record({"app": ended.app, "run": ended.id, "state": ended.state}, title="Goes on")
         return
+    if not (yes or dry_run):
+        _require_terminal()
+    require_points(home, store, current_run(store, loaded), loaded, bound, wanted)
+    if cascade and not dry_run:
+        _stop_chain(opened(), yes)
     run = current_run(store, loaded) if dry_run else operation.rewindable(store, loaded)
-    if not (yes or dry_run or sys.stdin.isatty()):
-        raise RunError("Cannot ask for consent: there is no terminal", hint="Give --yes to go on without asking.")
-    require_points(home, store, run, loaded, bound, wanted)
-    live = operation.LiveApp(live_session(loaded, home), home, loaded, bound)
+    live = opened()
     note("trying it on a copy")
-    plan = operation.plan_rewind(live, wanted, send_again=send_again)
+    plan = operation.plan_rewind(live, wanted, cascade=cascade)
     _show(out, plan)
     if dry_run:
         return
-    if not yes:
-        click.confirm("Rewind?", abort=True, err=True)
+    _agree("Rewind?", yes)
     if new_savepoint:
         # Only now: a rewind that is refused leaves nothing behind.
         _keep(home, run.app, run.id, queries_of(store, run))
     record_deed(home, "rewind", run.app, run.id, to=to or savepoint or ("newest" if new_savepoint else "no state"))
     ended = operation.rewind(live, plan, tell=note)
+    if start and plan.downstream:
+        out.message("; ".join(_start_detached(home, store.run(one.operation).folder) for one in plan.apps))
+        return
     if start:
         from rekappa.runs.live import run_live
 
         ended = run_live(loaded, bound, home, tell=note)
-    out.message(f"{ended.id} goes on: rekappa run {app}" if not start else f"{ended.id} {ended.state}")
+    goes_on = ", ".join(f"rekappa run {one.app}" for one in plan.apps)
+    out.message(f"{ended.id} goes on: {goes_on}" if not start else f"{ended.id} {ended.state}")
+
+
+def _agree(question: str, yes: bool) -> None:
+    if not yes:
+        _require_terminal()
+        click.confirm(question, abort=True, err=True)
+
+
+def _require_terminal() -> None:
+    if not sys.stdin.isatty():
+        raise RunError("Cannot ask for consent: there is no terminal", hint="Give --yes to go on without asking.")
+
+
+def _stop_chain(live: LiveApp, yes: bool) -> None:
+    """Stop what is going of the apps that are to be rewound together."""
+    from rekappa.recovery.chain import chain_of
+    from rekappa.runs.current import current_run
+    from rekappa.runs.stopping import stop_run
+
+    runs = [current_run(live.store, one.loaded) for one in chain_of(live).apps.values()]
+    going = [run for run in runs if run.state.going]
+    if going:
+        _agree(f"Stop {', '.join(run.id for run in going)}?", yes)
+    for run in going:
+        click.echo(f"stopping {run.id} …", err=True)
+        stop_run(live.store, run.id)
+
+
+def _start_detached(home: Home, folder: str) -> str:
+    """The app in a process of its own, as `rekappa start` does."""
+    from pathlib import Path
+
+    from rekappa.config.load import load
+    from rekappa.operations.changes import begin, live_change
+    from rekappa.operations.deeds import acting
+
+    name = load(folder).config.app
+    core = acting(home, Path(folder))
+    return f"{name} runs as {begin(core, live_change(core, name)).id}"
 
 
 def _wanted(to: str | None, savepoint: str | None, newest: bool, no_state: bool, other: bool) -> Wanted | None:
@@ -135,18 +188,35 @@ def _keep(home: Home, app: str, run: str, names: tuple[str, ...]) -> None:
     click.echo(f"savepoint {made.name}", err=True)
 
 
+def picture(plan: RewindPlan) -> list[str]:
+    """Who reads from whom, and where each goes on."""
+    from rekappa.recovery.graph import ChainedQuery, drawn
+
+    parts = {ChainedQuery(app.app, one.query): one for app in plan.apps for one in app.queries}
+    return list(drawn(plan.flows, list(parts), lambda node: _point(parts[node])))
+
+
+def _point(one: QueryRewind) -> str:
+    where = f"goes on after batch {one.batch}" if one.batch >= 0 else "begins without state"
+    return f"{where}, before {', '.join(one.before)}" if one.before else where
+
+
 def _show(out: Output, plan: RewindPlan) -> None:
     if out.is_json:
         out.document(plan.as_json())
         return
+    if plan.flows:
+        out.message("\n".join(picture(plan)))
     rows = [
-        (one.query, one.batch if one.folder else "no state", one.committed, one.run, one.savepoint,
+        (app.app, one.query, one.batch if one.folder else "no state", one.committed, one.run, one.savepoint,
          sum(1 for _ in one.files), "; ".join(one.notes))
-        for one in plan.queries
+        for app in plan.apps
+        for one in app.queries
     ]  # fmt: skip
-    out.table("Goes on after", ["query", "batch", "committed", "of run", "savepoint", "files", "notes"], rows)
+    out.table("Goes on after", ["app", "query", "batch", "committed", "of run", "savepoint", "files", "notes"], rows)
     sinks = [
-        (one.reset.sink, one.reset.target, one.reset.removed, one.reset.restored, one.reset.told)
-        for one in plan.queries
+        (app.app, one.reset.sink, one.reset.target, one.reset.removed, one.reset.restored, one.reset.told)
+        for app in plan.apps
+        for one in app.queries
     ]
-    out.table("Sinks", ["sink", "target", "rows out", "rows back", "how"], sinks)
+    out.table("Sinks", ["app", "sink", "target", "rows out", "rows back", "how"], sinks)

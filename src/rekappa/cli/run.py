@@ -126,7 +126,8 @@ def _show_what_begins(loaded: Loaded, app: App, fresh: bool, append_again: bool)
 def _begin_anew(loaded: Loaded, app: App, *, dry_run: bool = False) -> bool:
     """Take out what the app's live run has written, if there is one; answers whether there is."""
     from rekappa.recovery.choose import NoState
-    from rekappa.recovery.rewind import LiveApp, plan_rewind, rewind, rewindable
+    from rekappa.recovery.live_app import LiveApp
+    from rekappa.recovery.rewind import plan_rewind, rewind, rewindable
     from rekappa.runs.current import same_places
     from rekappa.runs.live import live_session
     from rekappa.store.runs import RunStore

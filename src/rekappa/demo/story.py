@@ -7,20 +7,14 @@ behind one command, and says which.
 from __future__ import annotations
 
 import shutil
-import time
-from collections.abc import Callable
-from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rekappa.app import App
-from rekappa.config.bind import load_app
-from rekappa.config.load import Loaded, load
 from rekappa.demo.events import Traffic, in_arrival_order, take_rate
 from rekappa.demo.produce import produce
-from rekappa.home import Home
+from rekappa.demo.telling import Telling
 from rekappa.produce.topics import create_topics
 from rekappa.spark.times import within
 from rekappa.store.record import Run
@@ -34,6 +28,7 @@ if TYPE_CHECKING:
     from rekappa.publish.plan import Effect
     from rekappa.validate.result import SinkVerdict
 
+APP = "plays"
 START = datetime(2026, 11, 1, 12, tzinfo=UTC)
 HOUR = timedelta(hours=1)
 SETTLED = timedelta(minutes=20)
@@ -44,37 +39,18 @@ EXPECTED = "changed=playback_id,missing=0,extra=0"
 SHAPE = Traffic(per_minute=300, quiet=range(0), burst=range(20, 25))
 
 
-@dataclass
-class Story:
-    """One telling: a folder, a broker, a Spark session. `close` stops both."""
-
-    folder: Path
-    sent: int = 0
-    seconds: dict[str, float] = field(default_factory=dict)
-
-    @property
-    def home(self) -> Home:
-        return Home(self.folder / ".rekappa")
+class Story(Telling):
+    """One telling, with one app."""
 
     @property
     def project(self) -> Path:
-        return self.folder / "plays"
-
-    def load(self, *overrides: str) -> tuple[Loaded, App]:
-        loaded = load(self.project, overrides=overrides)
-        return loaded, load_app(loaded)
+        return self.folder / APP
 
     @cached_property
     def spark(self) -> SparkSession:
-        """One session for the whole demo: starting Spark is the slowest part of a small job."""
         from rekappa.runs.session import backfill_session
 
-        return backfill_session(self.load()[0], self.home, {"spark.sql.shuffle.partitions": "2"})
-
-    def timed(self, name: str, work: Callable[[], object]) -> None:
-        began = time.monotonic()
-        work()
-        self.seconds[name] = time.monotonic() - began
+        return backfill_session(self.load(APP)[0], self.home, {"spark.sql.shuffle.partitions": "2"})
 
     def up(self) -> str:
         """`rekappa up`, and an app in its folder."""
@@ -98,40 +74,34 @@ class Story:
         ]
         create_topics(bootstrap, {event.topic for event in events})
         self.sent += produce(bootstrap, events, prefixes=False)
-        return self.run_live()
-
-    def run_live(self, *overrides: str, fresh: bool = False) -> Run:
-        from rekappa.runs.live import run_live
-
-        assert self.spark
-        return run_live(*self.load(*overrides), self.home, available_now=True, fresh=fresh)
+        return self.run_live(APP)
 
     def archive(self) -> None:
         """`rekappa archive run plays --available-now`."""
         from rekappa.archive.router import run_routers
 
-        run_routers(self.spark, self.load()[0], self.home, available_now=True)
+        run_routers(self.spark, self.load(APP)[0], self.home, available_now=True)
 
     def plan(self) -> Plan:
         """`rekappa plan plays --start … --end …`."""
         from rekappa.planning.make import make_plan
         from rekappa.planning.request import BackfillRequest
 
-        return make_plan(self.spark, *self.load(), self.home, BackfillRequest(WINDOW))
+        return make_plan(self.spark, *self.load(APP), self.home, BackfillRequest(WINDOW))
 
     def backfill(self, plan: Plan) -> Run:
         """`rekappa backfill plays --start … --end …`."""
         from rekappa.planning.request import BackfillRequest
         from rekappa.runs.backfill import run_backfill
 
-        return run_backfill(self.spark, *self.load(), self.home, BackfillRequest(WINDOW), plan=plan)
+        return run_backfill(self.spark, *self.load(APP), self.home, BackfillRequest(WINDOW), plan=plan)
 
     def validate(self, run: Run) -> SinkVerdict:
         """`rekappa validate RUN --expect …`."""
         from rekappa.staging.staged import open_staged
         from rekappa.validate.run import Request, expectations, validate
 
-        staged = open_staged(self.spark, self.home, run, self.load()[0])
+        staged = open_staged(self.spark, self.home, run, self.load(APP)[0])
         return validate(self.spark, staged, Request(expect=expectations((EXPECTED,), ()))).sinks[0]
 
     def publish(self, run: Run) -> Effect:
@@ -141,7 +111,7 @@ class Story:
         from rekappa.publish.make import make_publish_plan
         from rekappa.staging.staged import open_staged
 
-        staged = open_staged(self.spark, self.home, RunStore.open(self.home).run(run.id), self.load()[0])
+        staged = open_staged(self.spark, self.home, RunStore.open(self.home).run(run.id), self.load(APP)[0])
         require_validated(staged)
         plan = make_publish_plan(self.spark, staged)
         publish(self.spark, staged, plan)
@@ -152,13 +122,13 @@ class Story:
         from rekappa.publish.evaluate import undo
         from rekappa.staging.staged import open_staged
 
-        undo(self.spark, open_staged(self.spark, self.home, run, self.load()[0]))
+        undo(self.spark, open_staged(self.spark, self.home, run, self.load(APP)[0]))
 
     def clean_run(self) -> int:
         """The right code over all of Kafka, into a table of its own; how many rows of the window differ from it."""
         from pyspark.sql import functions as F
 
-        self.run_live("sinks.plays.table=lake.demo.clean", fresh=True)
+        self.run_live(APP, "sinks.plays.table=lake.demo.clean", fresh=True)
         inside = within(F.col("event_ts"), WINDOW)
         for table in ("lake.demo.plays", "lake.demo.clean"):
             self.spark.catalog.refreshTable(table)
@@ -181,11 +151,3 @@ class Story:
         pairs = pairs.where(within(shown["event_ts"], WINDOW))
         made = pairs.select(shown["impression_id"], shown["show_id"], shown["event_ts"], played["playback_id"])
         made.writeTo("lake.demo.by_hand").using("iceberg").createOrReplace()
-
-    def close(self, *, broker: bool = True) -> None:
-        from rekappa.stack.broker import down
-
-        if "spark" in self.__dict__:
-            self.spark.stop()
-        if broker:
-            down(self.home)

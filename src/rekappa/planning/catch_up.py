@@ -34,6 +34,7 @@ from rekappa.record import INGESTION, OFFSET, PARTITION, REGION, TOPIC
 from rekappa.replay.positions import cut_points
 from rekappa.replay.values import ArchiveSource
 from rekappa.sources.decode import record_type
+from rekappa.sources.fenced import archive_fence
 from rekappa.sources.open import named_source, past_candidate
 from rekappa.timeline import format_instant, instant
 
@@ -122,7 +123,9 @@ def look(
     spans: list[timedelta] = []
     for name in dict.fromkeys(want.position.source for want in wants):
         source, kafka, candidate = named_source(loaded, name), kafka_of(loaded, name), _archive_of(loaded, name)
-        archives[name] = ArchiveSource(candidate.table if candidate else "", record_type(source, loaded.folder))
+        fence = archive_fence(loaded.config, home, source)
+        table_name = candidate.table if candidate else ""
+        archives[name] = ArchiveSource(table_name, record_type(source, loaded.folder), fence=fence)
         if candidate is None or not exists(spark, candidate.table):
             continue
         spans.append(candidate.max_misalignment)

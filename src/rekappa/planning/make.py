@@ -110,7 +110,7 @@ def _plan_job(
             for name in job.sources
         ]
 
-    asked = replace(asked, margins=_with_measured_state(spark, loaded, request, asked, scanned))
+    asked = replace(asked, margins=_with_measured_state(spark, loaded, home, request, asked, scanned))
     inputs = scanned(asked.margins.reads(request.window), _event_stretches(spark, loaded, request, asked))
     sliced = mode is not Mode.BULK or asked.by_slice
     if sliced and any(one.table is None for one in inputs):
@@ -261,6 +261,7 @@ def _zone(spark: SparkSession) -> str:
 def _with_measured_state(
     spark: SparkSession,
     loaded: Loaded,
+    home: Home,
     request: BackfillRequest,
     asked: _Asked,
     scanned: Callable[[Window], Sequence[Input]],
@@ -283,7 +284,7 @@ def _with_measured_state(
 
     bound = {one.plan.name: one.plan.max_misalignment for one in found}
     span = request.slice_span or min(bound.values())
-    sources = {one.plan.name: archive_source(loaded, one.plan) for one in found}
+    sources = {one.plan.name: archive_source(loaded, home, one.plan) for one in found}
     snapshots = {one.plan.name: one.plan.snapshot for one in found}
 
     def alive(stretch: Window) -> Alive:

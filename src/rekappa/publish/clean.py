@@ -73,7 +73,7 @@ def clean(
     dropped = [
         run
         for run in own
-        if (run.id in old or _over(run, retention, now))
+        if (run.id in old or is_over(run, retention, now))
         and run.id not in kept_runs
         and (run.id in leaving or not any(_tagged(spark, config, run.id, sink) for sink in config.sinks))
     ]
@@ -84,7 +84,8 @@ def clean(
     return answer
 
 
-def _over(run: Run, retention: timedelta, now: datetime) -> bool:
+def is_over(run: Run, retention: timedelta, now: datetime) -> bool:
+    """Whether a backfill, or a control of one, ended so long ago that what it left may go."""
     ended = run.kind in (Kind.BACKFILL, Kind.CONTROL) and run.state in (State.FINISHED, State.CANCELLED)
     return ended and now - (run.ended or run.created) >= retention
 

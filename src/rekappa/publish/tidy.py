@@ -10,9 +10,12 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from rekappa.config.load import Loaded
+from rekappa.config.model import AppConfig
 from rekappa.home import Home
-from rekappa.publish.clean import clean
+from rekappa.publish.clean import clean, is_over
 from rekappa.publish.cleaned import Cleaned
+from rekappa.publish.forget import old_runs
+from rekappa.store.runs import RunStore
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -22,15 +25,17 @@ EVERY = timedelta(days=1)
 
 
 def tidy(spark: SparkSession, loaded: Loaded, home: Home) -> list[Cleaned]:
-    """Clean as the app's retentions say, and answer what went; nothing if that was done within a day, or if the app
-    writes elsewhere now than in production."""
-    looked = home.storage / "cleaned" / loaded.config.app
-    now = datetime.now(UTC)
-    if loaded.elsewhere or _within_a_day(looked.modified() if looked.exists() else None, now):
+    """Clean as the app's retentions say, and answer what went; nothing if no run is old enough, if that was done within
+    a day, or if the app writes elsewhere now than in production."""
+    config, now = loaded.config, datetime.now(UTC)
+    looked = home.storage / "cleaned" / config.app
+    if loaded.elsewhere or not _any_old(config, home, now) or (looked.exists() and now - looked.modified() < EVERY):
         return []
     looked.write(f"{now.isoformat()}\n")
-    return [one for one in clean(spark, loaded.config, home) if one.kept is None]
+    return [one for one in clean(spark, config, home) if one.kept is None]
 
 
-def _within_a_day(last: datetime | None, now: datetime) -> bool:
-    return last is not None and now - last < EVERY
+def _any_old(config: AppConfig, home: Home, now: datetime) -> bool:
+    runs = RunStore.open(home).runs(config.app)
+    over = any(is_over(run, config.staging_retention, now) for run in runs)
+    return over or bool(old_runs(runs, config.history_retention, now))

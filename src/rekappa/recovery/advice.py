@@ -17,10 +17,6 @@ from enum import StrEnum
 from rekappa.recovery.outage import Memory, OutageFacts, QueryFacts, SinkPlace, Trouble
 from rekappa.timeline import Window, format_duration, format_instant
 
-BY_HAND = (
-    "Those that read from it are not rewound by this: what was sent stays, and they read it beside what is sent anew."
-)
-
 
 class Recovery(StrEnum):
     NOTHING = "do nothing"
@@ -234,8 +230,8 @@ def _together(facts: OutageFacts, found: Sequence[Advice]) -> list[Advice]:
         if len(taken) > len(back):
             why.append("A rewind takes all queries of the app back, so it repairs those as well that need no more.")
         notes = tuple(dict.fromkeys(note for one in taken for note in one.notes))
-        notes += (BY_HAND,) if worst is Recovery.CASCADE else ()
-        answers.append(Advice(worst, sinks, tuple(why), _rewind_commands(facts), notes))
+        commands = _rewind_commands(facts, cascade=worst is Recovery.CASCADE)
+        answers.append(Advice(worst, sinks, tuple(why), commands, notes))
         found = [one for one in found if one not in taken]
     for one in found:
         same = next((at for at, other in enumerate(answers) if _alike(one, other)), None)
@@ -264,9 +260,8 @@ def _backfill_commands(facts: OutageFacts, window: Window) -> tuple[str, ...]:
     return (f"rekappa plan {told}", f"rekappa backfill {told}", "rekappa validate last", "rekappa publish last --yes")
 
 
-def _rewind_commands(facts: OutageFacts) -> tuple[str, ...]:
-    told = f"rekappa rewind {facts.app} --to {format_instant(facts.window.start)}"
-    told += " --send-again" if any(query.place is SinkPlace.TOPIC for query in facts.queries) else ""
+def _rewind_commands(facts: OutageFacts, *, cascade: bool) -> tuple[str, ...]:
+    told = f"rekappa rewind {facts.app} --to {format_instant(facts.window.start)}" + (" --cascade" if cascade else "")
     stop = (f"rekappa stop {facts.run}",) if facts.going and facts.run else ()
     return (f"{told} --dry-run", *stop, f"{told} --start")
 

@@ -5,13 +5,15 @@ choose("plays", points, ToTime(moment))
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
 from rekappa.checkpoints.points import nearest
 from rekappa.checkpoints.restarts import Restart
 from rekappa.errors import RunError
+from rekappa.plan.offsets import Position
+from rekappa.recovery.graph import before
 from rekappa.timeline import format_instant, parse_instant
 
 
@@ -75,6 +77,24 @@ def choose(query: str, known: Sequence[Restart], wanted: ToTime | ToBatch | ToSa
         raise RunError(f"Cannot rewind query {query!r}: {lost}", hint=_around(there[:1]))
     # Of one batch that is kept twice, the run's own.
     return max(fitting, key=lambda one: (one.point.batch, one.savepoint is None))
+
+
+def choose_before(
+    known: Sequence[Restart],
+    newest: Restart,
+    limits: Mapping[Position, int],
+    ends: Callable[[Restart], Mapping[Position, int]],
+) -> Restart | None:
+    """The last point up to `newest` that has read nothing from these offsets on; None if only the beginning has not.
+
+    `ends` says how far a point has read.
+    """
+    earlier = [one for one in known if one.point.restorable and one.point.batch <= newest.point.batch]
+    # Later batches have read at least as much: the first that fits, from the newest on, is the last.
+    for one in (newest, *sorted(earlier, key=lambda one: (-one.point.batch, one.savepoint is not None))):
+        if before(limits, ends(one)):
+            return one
+    return None
 
 
 def _batch(query: str, known: Sequence[Restart], number: int) -> Restart:

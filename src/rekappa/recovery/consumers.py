@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from rekappa.config.load import Loaded, load
-from rekappa.config.model import AppConfig, KafkaCandidate, KafkaSink
+from rekappa.config.model import AppConfig, IcebergCandidate, KafkaCandidate, KafkaSink
 from rekappa.errors import RekappaError
 from rekappa.home import Home
 from rekappa.sources.kafka import bootstrap
@@ -32,23 +32,27 @@ def consumers(loaded: Loaded, home: Home, sink: str, apps: Iterable[Loaded]) -> 
     written = loaded.config.sinks[sink]
     if not isinstance(written, KafkaSink):
         return ()
-    topic = (_address(loaded.config, written.cluster, home), written.topic)
+    topic = (address_of(loaded.config, written.cluster, home), written.topic)
     return tuple(
         other.config.app
         for other in apps
-        if other.config.app != loaded.config.app and topic in set(_read(other.config, home))
+        if other.config.app != loaded.config.app
+        and any(topic in set(reads(other.config, home, name)) for name in other.config.sources)
     )
 
 
-def _read(config: AppConfig, home: Home) -> Iterable[TopicOf]:
-    for source in config.sources.values():
-        for candidate in source.candidates.values():
-            if isinstance(candidate, KafkaCandidate):
-                for name in candidate.cluster:
-                    yield _address(config, name, home), config.cluster(name).topic(candidate.topic)
+def reads(config: AppConfig, home: Home, source: str) -> Iterable[TopicOf]:
+    """The topics that a source reads live, be it through their archive."""
+    known = config.sources[source]
+    chosen = known.candidates[known.selected]
+    follows = isinstance(chosen, IcebergCandidate) and chosen.follow
+    for candidate in known.candidates.values() if follows else (chosen,):
+        if isinstance(candidate, KafkaCandidate):
+            for name in candidate.cluster:
+                yield address_of(config, name, home), config.cluster(name).topic(candidate.topic)
 
 
-def _address(config: AppConfig, name: str, home: Home) -> str:
+def address_of(config: AppConfig, name: str, home: Home) -> str:
     """Where a cluster is. The local one that is down is still the same one."""
     try:
         return bootstrap(config, name, home)

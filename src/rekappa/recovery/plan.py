@@ -10,9 +10,10 @@ from typing import Any
 
 from rekappa.checkpoints.restarts import Leg
 from rekappa.errors import RunError
+from rekappa.recovery.graph import ChainedQuery, Flow
 from rekappa.storage.location import Location
 
-VERSION = 1
+VERSION = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +36,9 @@ class QueryRewind:
     `last` is the newest batch of the run that is abandoned.
 
     Read back from a record it has neither folder nor files: the fork was built before. `abandoned` are the batches that
-    no longer count, `dead` the runs of which none does, `since` when the first of them can have been written. `notes`
-    are what the preflight found worth saying.
+    no longer count, `dead` the runs of which none does, `since` when the first of them can have been written. `before`
+    are the first messages that it must not have read, as people see them: others abandon them. `notes` are what the
+    preflight found worth saying.
     """
 
     query: str
@@ -51,6 +53,7 @@ class QueryRewind:
     since: datetime
     files: tuple[str, ...] = ()
     reset: SinkReset = SinkReset()
+    before: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
@@ -63,29 +66,53 @@ class QueryRewind:
             "dead": list(self.dead),
             "since": self.since.isoformat(),
             "reset": asdict(self.reset),
+            "before": list(self.before),
             "notes": list(self.notes),
         }
 
 
 @dataclass(frozen=True, slots=True)
 class RewindPlan:
-    """`run` is abandoned, `operation` is the id of the run that goes on, which names the whole operation."""
+    """`run` is abandoned, `operation` is the id of the run that goes on; that of the app that is meant names the whole
+    operation. `downstream` are the plans of the apps that are rewound with it, `flows` who reads from whom."""
 
     operation: str
     app: str
     run: str
     queries: tuple[QueryRewind, ...]
+    downstream: tuple[RewindPlan, ...] = ()
+    flows: tuple[Flow, ...] = ()
+
+    @property
+    def apps(self) -> tuple[RewindPlan, ...]:
+        """The plan of every app, that which is meant first."""
+        return (self, *self.downstream)
 
     def as_json(self) -> dict[str, Any]:
         told = {"version": VERSION, "operation": self.operation, "app": self.app, "run": self.run}
-        return {**told, "queries": [one.as_json() for one in self.queries]}
+        return {
+            **told,
+            "queries": [one.as_json() for one in self.queries],
+            "downstream": [one.as_json() for one in self.downstream],
+            "flows": [asdict(one) for one in self.flows],
+        }
 
 
 def planned_again(told: Mapping[str, Any]) -> RewindPlan:
-    """The plan as it stands in a run's record; the files of its fork are there already."""
+    """The plan as it stands in a run's record; the files of its forks are there already."""
     if told["version"] > VERSION:
         raise RunError(f"Cannot read a rewind of version {told['version']}: this rekappa knows {VERSION}")
-    return RewindPlan(told["operation"], told["app"], told["run"], tuple(_query(one) for one in told["queries"]))
+    return RewindPlan(
+        told["operation"],
+        told["app"],
+        told["run"],
+        tuple(_query(one) for one in told["queries"]),
+        tuple(planned_again(one) for one in told.get("downstream", ())),
+        tuple(
+            Flow(**{**one, "writer": ChainedQuery(**one["writer"]), "reader": ChainedQuery(**one["reader"])})
+            for one in told.get("flows", ())
+        ),
+    )
 
 
 def _query(told: Mapping[str, Any]) -> QueryRewind:
@@ -101,5 +128,6 @@ def _query(told: Mapping[str, Any]) -> QueryRewind:
         dead=tuple(told["dead"]),
         since=datetime.fromisoformat(told["since"]),
         reset=SinkReset(**told["reset"]),
+        before=tuple(told.get("before", ())),
         notes=tuple(told["notes"]),
     )

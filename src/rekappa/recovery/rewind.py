@@ -1,174 +1,99 @@
-"""Rewinding a live job: it goes on as a new run, a fork of an earlier point, and its sinks hold what they held there.
+"""Rewinding live jobs: each goes on as a new run, a fork of an earlier point, and its sinks hold what they held there.
 
     live = LiveApp(spark, home, loaded, app)
     plan = plan_rewind(live, ToTime(moment))     nothing is touched
     rewind(live, plan)
 
-The order makes it repeatable. The fork is built beside everything else. Then one transaction of the run store
-abandons the old run and makes the new one, not yet ready: from here on only this operation can go on, and `resume`
-completes it. Then each sink is reset, each in a step that is not done twice; then the new run is ready.
+The order makes it repeatable. The forks are built beside everything else. Then one transaction of the run store
+abandons the old runs and makes the new ones, not yet ready: from here on only this operation can go on, and `resume`
+completes it. Then topics are fenced, then the other sinks are reset, each in a step that is not done twice and that a
+journal in the first new run's record tells of; then, in one transaction, the new runs are ready.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from datetime import timedelta
-from typing import TYPE_CHECKING
 
-from rekappa.app import App
-from rekappa.checkpoints.fork import files_of, fork
-from rekappa.checkpoints.restarts import FORK, Restart, abandoned_by
-from rekappa.config.bind import Query, queries
+from rekappa.checkpoints.fork import fork
+from rekappa.checkpoints.restarts import FORK
 from rekappa.config.load import Loaded
-from rekappa.config.targets import target_of
 from rekappa.errors import RunError
-from rekappa.home import Home
-from rekappa.plan.coverage import Want, dropped
-from rekappa.plan.offsets import Position
-from rekappa.planning.catch_up import kept_by_kafka
-from rekappa.recovery.choose import NoState, ToBatch, ToNewest, ToSavepoint, ToTime, Wanted, choose
-from rekappa.recovery.listing import line, query_restarts
-from rekappa.recovery.plan import QueryRewind, RewindPlan, planned_again
-from rekappa.recovery.preflight import preflight
-from rekappa.recovery.resets.choose import resetter
-from rekappa.recovery.resets.contract import Abandoned, Resetter
-from rekappa.runs.current import (
-    OPEN,
-    REWIND,
-    UNDOING,
-    asked_of,
-    current_run,
-    live_lease,
-    require_same_sources,
-    require_settled,
-)
+from rekappa.recovery.chain import chain_of, chained_again
+from rekappa.recovery.journal import RepeatableStep, carry_out
+from rekappa.recovery.live_app import LiveApp
+from rekappa.recovery.plan import RewindPlan, planned_again
+from rekappa.recovery.planning import plan_rewind
+from rekappa.recovery.resets.topics import TopicReset
+from rekappa.runs.current import OPEN, REWIND, UNDOING, asked_of, current_run, require_settled
 from rekappa.runs.history import History
-from rekappa.runs.live_run import LiveRun
-from rekappa.sinks.registry import open_sink
-from rekappa.store.record import Kind, Run, new_run_id
+from rekappa.store.record import Fork, Run
 from rekappa.store.runs import RunStore
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+__all__ = ["LiveApp", "plan_rewind", "resume", "rewind", "rewindable", "undo_rewind"]
 
 Tell = Callable[[str], None]
-SLACK = timedelta(seconds=5)
-"""A commit to a sink is stamped by a clock that may be this far from that of the file system."""
+DONE = "done"
+"""In the progress of the run that names the operation: the steps that are done."""
 
-
-@dataclass(frozen=True)
-class LiveApp:
-    """An app as its live job runs it, with what it takes to change that."""
-
-    spark: SparkSession
-    home: Home
-    loaded: Loaded
-    app: App
-
-    @property
-    def store(self) -> RunStore:
-        return RunStore.existing(self.home)
-
-    @property
-    def queries(self) -> tuple[Query, ...]:
-        return queries(self.loaded.config, self.app)
-
-    @contextmanager
-    def alone(self, doing: str) -> Iterator[RunStore]:
-        """Nothing else writes the app's sinks meanwhile, nor rewinds it."""
-        store, name = self.store, self.loaded.config.app
-        with store.claim([live_lease(self.loaded, query) for query in self.queries], f"{doing} {name!r}"):
-            yield store
-
-    def resetter(self, operation: str, query: Query, part: QueryRewind, *, send_again: bool) -> Resetter:
-        """The way back of the query's sink."""
-        config = self.loaded.config
-        target = target_of(config.sinks[query.sink])
-        gone = Abandoned(self.spark, operation, query.sink, target, query.name, part.abandoned, part.dead, part.since)
-        return resetter(gone, open_sink(query.sink, config, self.home), send_again=send_again)
-
-    def resetters(self, plan: RewindPlan) -> Iterator[tuple[QueryRewind, Resetter]]:
-        """Those of a plan that was agreed to, for the queries that the app still has."""
-        parts = {part.query: part for part in plan.queries}
-        for query in self.queries:
-            if query.name in parts:
-                part = parts[query.name]
-                yield part, self.resetter(plan.operation, query, part, send_again=True)
-
-
-def plan_rewind(live: LiveApp, wanted: Wanted, *, send_again: bool = False) -> RewindPlan:
-    """Everything that a rewind would do, tried and counted. Touches nothing; refuses what can't be done.
-
-    Of a run that is going it tells what would happen if it stopped now.
-    """
-    store = live.store
-    run = current_run(store, live.loaded)
-    require_settled(run)
-    operation = new_run_id(Kind.LIVE)
-    going_on = LiveRun(live.loaded, live.app, live.home, operation, live.queries)
-    if isinstance(wanted, NoState):
-        chosen = {}
-        _require_beginning(going_on, store, run)
-    else:
-        chosen = _chosen(live, store, run, wanted)
-    files = {name: files_of(one.folder, one.point.batch) for name, one in chosen.items()}
-    notes = preflight(live.spark, going_on, chosen)
-    parts = []
-    for query in live.queries:
-        part = _part(store, run, query, chosen.get(query.name))
-        part = replace(part, files=files.get(query.name, ()), notes=notes.get(query.name, ()))
-        parts.append(replace(part, reset=live.resetter(operation, query, part, send_again=send_again).look()))
-    return RewindPlan(operation, run.app, run.id, tuple(parts))
+Planned = Sequence[tuple[LiveApp, RewindPlan]]
+"""The apps of an operation, that which is meant first, each with its part of the plan."""
 
 
 def rewind(live: LiveApp, plan: RewindPlan, *, tell: Tell = lambda text: None) -> Run:
     """Carry the plan out. Killed anywhere, `resume` completes it, or it has not begun."""
-    with live.alone("rewind") as store:
-        old = rewindable(store, live.loaded)
-        if old.id != plan.run or any(store.last_batch(old.id, part.query) != part.last for part in plan.queries):
-            raise RunError(f"Cannot rewind as planned: {old.id} has gone on since", hint="Plan it again.")
-        target = live.home.checkpoint(plan.app, plan.operation)
+    planned = _planned(live, plan)
+    with _alone(planned, "rewind") as store:
+        for one, part in planned:
+            _require_unchanged(store, one, part)
         try:
-            for part in plan.queries:
-                if part.folder is not None:
-                    fork(part.folder, part.files, target / part.query)
-                    history = History.load(live.home.checkpoint(plan.app, part.run))
-                    if history is not None:
-                        history.save(target)
+            for one, part in planned:
+                _fork(one, part)
         except BaseException:
-            target.remove()
+            for one, part in planned:
+                one.home.checkpoint(part.app, part.operation).remove()
             raise
-        forks = {part.query: {"run": part.run, "batch": part.batch} for part in plan.queries if part.batch >= 0}
-        spec = {**asked_of(live.loaded, live.queries), FORK: forks, "rewind": plan.as_json()}
-        made = Run(plan.operation, old.app, old.kind, old.folder, spec=spec, progress={REWIND: OPEN})
-        store.fork_run(made, old.id, {part.query: part.batch for part in plan.queries})
-        return _complete(live, store, plan, tell)
+        told = plan.as_json()
+        store.fork_runs([_forked(store, one, part, told) for one, part in planned])
+        return _complete(planned, store, tell)
 
 
 def resume(live: LiveApp, *, tell: Tell = lambda text: None) -> Run:
-    """Complete a rewind, or the undoing of one, that was cut short."""
-    with live.alone("rewind") as store:
-        run = current_run(store, live.loaded)
-        told = run.progress.get(REWIND)
+    """Complete a rewind, or the undoing of one, that was cut short; of all its apps, whichever of them is named."""
+    run = current_run(live.store, live.loaded)
+    if run.progress.get(REWIND) is None:
+        raise RunError(f"Cannot resume a rewind of {run.app!r}: none is open")
+    planned = _planned(live, planned_again(run.spec["rewind"]))
+    with _alone(planned, "rewind") as store:
+        told = store.run(planned[0][1].operation).progress.get(REWIND)
         if told is None:
-            raise RunError(f"Cannot resume a rewind of {run.app!r}: none is open")
-        plan = planned_again(run.spec["rewind"])
-        return (_complete if told == OPEN else _undo)(live, store, plan, tell)
+            raise RunError(f"Cannot resume a rewind of {run.app!r}: it has been completed meanwhile")
+        return (_complete if told == OPEN else _undo)(planned, store, tell)
 
 
 def undo_rewind(live: LiveApp, *, tell: Tell = lambda text: None) -> Run:
-    """Go back to the run that was abandoned: its rows come back, those of the run that went on go.
+    """Go back to the runs that were abandoned: their rows come back, those of the runs that went on go.
 
     Also the way out of a rewind that can't be completed.
     """
-    with live.alone("undo the rewind of") as store:
-        run = current_run(store, live.loaded)
-        if "rewind" not in run.spec:
-            raise RunError(f"Cannot undo a rewind of {run.app!r}: its run {run.id} was not rewound")
-        store.update(run.id, progress={REWIND: UNDOING})
-        return _undo(live, store, planned_again(run.spec["rewind"]), tell)
+    run = current_run(live.store, live.loaded)
+    if "rewind" not in run.spec:
+        raise RunError(f"Cannot undo a rewind of {run.app!r}: its run {run.id} was not rewound")
+    planned = _planned(live, planned_again(run.spec["rewind"]))
+    with _alone(planned, "undo the rewind of") as store:
+        for one, part in planned:
+            now = current_run(store, one.loaded)
+            if now.id != part.operation:
+                raise RunError(
+                    f"Cannot undo the rewind of {run.app!r}: {part.app}, rewound with it, has gone on as {now.id}",
+                    hint=f"`rekappa rewind {part.app} --undo` first.",
+                )
+            if now.state.going:
+                raise RunError(f"Cannot undo the rewind: run {now.id} is going", hint=f"`rekappa stop {now.id}` first.")
+        _require_no_other_reader(planned)
+        for _, part in planned:
+            store.update(part.operation, progress={REWIND: UNDOING})
+        return _undo(planned, store, tell)
 
 
 def rewindable(store: RunStore, loaded: Loaded) -> Run:
@@ -180,65 +105,79 @@ def rewindable(store: RunStore, loaded: Loaded) -> Run:
     return run
 
 
-def _chosen(
-    live: LiveApp, store: RunStore, run: Run, wanted: ToTime | ToBatch | ToSavepoint | ToNewest
-) -> dict[str, Restart]:
-    require_same_sources(run, live.loaded)
-    known = query_restarts(live.home, store, run)
-    # A query that the app has only now begins without state, as any new one.
-    return {one.name: choose(one.name, known[one.name], wanted) for one in live.queries if known.get(one.name)}
+def _planned(live: LiveApp, plan: RewindPlan) -> Planned:
+    runs = [live.store.run(part.run) for part in plan.apps]
+    return list(zip(chained_again(live, runs), plan.apps, strict=True))
 
 
-def _require_beginning(live: LiveRun, store: RunStore, run: Run) -> None:
-    """Refuse to take out what can't be made again: Kafka must have all that the job has ever read."""
-    wants = [
-        Want(Position(one.source, one.region, one.topic, partition), start)
-        for query in live.bound
-        for batch in store.batches(run.id, query.name)[:1]
-        for one in batch.positions
-        for partition, start in one.ends.items()
-    ]
-    gone = dropped(wants, kept_by_kafka(live.loaded, live.home, live.sources)) if wants else []
-    if gone:
-        at = gone[0].position
+@contextmanager
+def _alone(planned: Planned, doing: str) -> Iterator[RunStore]:
+    """Nothing else writes the apps' sinks meanwhile, nor rewinds one of them."""
+    store = planned[0][0].store
+    leases = [lease for one, _ in planned for lease in one.leases]
+    with store.claim(leases, f"{doing} {planned[0][1].app!r}"):
+        yield store
+
+
+def _require_unchanged(store: RunStore, one: LiveApp, part: RewindPlan) -> None:
+    old = rewindable(store, one.loaded)
+    if old.id != part.run or any(store.last_batch(old.id, query.query) != query.last for query in part.queries):
+        raise RunError(f"Cannot rewind as planned: {old.id} has gone on since", hint="Plan it again.")
+
+
+def _require_no_other_reader(planned: Planned) -> None:
+    """Refuse to undo what somebody has read who was not rewound with the others: he began since."""
+    others = set(chain_of(planned[0][0]).apps) - {part.app for _, part in planned}
+    names = ", ".join(sorted(others))
+    if others:
         raise RunError(
-            f"Cannot rewind {run.app!r} to no state: Kafka has dropped events that it has read, from offset "
-            f"{gone[0].start} of topic {at.topic!r}, partition {at.partition}, on",
-            hint=f"`rekappa bootstrap {run.app} --from …` makes state from the archive.",
+            f"Cannot undo the rewind of {planned[0][1].app!r}: {names} has read what it wrote since",
+            hint="--to TIME --cascade goes back with all of them.",
         )
 
 
-def _part(store: RunStore, run: Run, query: Query, at: Restart | None) -> QueryRewind:
-    """What becomes of one query that goes on from a point, or without state."""
-    legs = line(store, run, query.name)
-    gone = legs if at is None else abandoned_by(legs, at.run, at.point.batch)
-    counting = set() if at is None else {leg.run for leg in legs} - {leg.run for leg in gone if leg.run != at.run}
-    every = {one.id for one in store.runs(run.app, Kind.LIVE)}
-    began = at.point.committed if at else store.run(legs[-1].run).created
-    return QueryRewind(
-        query=query.name,
-        run=at.run if at else run.id,
-        batch=at.point.batch if at else -1,
-        last=store.last_batch(run.id, query.name),
-        committed=at.point.committed if at else None,
-        savepoint=at.savepoint if at else None,
-        folder=at.folder if at else None,
-        abandoned=gone,
-        dead=tuple(sorted(every - counting)),
-        since=began - SLACK,
-    )
+def _fork(one: LiveApp, part: RewindPlan) -> None:
+    target = one.home.checkpoint(part.app, part.operation)
+    for query in part.queries:
+        if query.folder is not None:
+            fork(query.folder, query.files, target / query.query)
+            history = History.load(one.home.checkpoint(part.app, query.run))
+            if history is not None:
+                history.save(target)
 
 
-def _complete(live: LiveApp, store: RunStore, plan: RewindPlan, tell: Tell) -> Run:
-    for part, way in live.resetters(plan):
-        tell(f"resetting {part.reset.sink}")
-        way.carry_out()
-    return store.update(plan.operation, progress={})
+def _forked(store: RunStore, one: LiveApp, part: RewindPlan, plan: dict[str, object]) -> Fork:
+    """The run that goes on, with the whole plan in its record: whichever app is asked can complete it."""
+    old = store.run(part.run)
+    forks = {query.query: {"run": query.run, "batch": query.batch} for query in part.queries if query.batch >= 0}
+    spec = {**asked_of(one.loaded, one.queries), FORK: forks, "rewind": plan}
+    made = Run(part.operation, old.app, old.kind, old.folder, spec=spec, progress={REWIND: OPEN})
+    return Fork(made, old.id, {query.query: query.batch for query in part.queries})
 
 
-def _undo(live: LiveApp, store: RunStore, plan: RewindPlan, tell: Tell) -> Run:
-    for part, way in live.resetters(plan):
-        tell(f"bringing back {part.reset.sink}")
-        way.undo()
-    store.swap_runs(abandoned=plan.operation, back=plan.run)
-    return store.run(plan.run)
+def _complete(planned: Planned, store: RunStore, tell: Tell) -> Run:
+    operation = planned[0][1].operation
+    fences: list[RepeatableStep] = []
+    resets: list[RepeatableStep] = []
+    for one, part in planned:
+        for query, way in one.resetters(part):
+            fenced = isinstance(way, TopicReset)
+            name = f"{'fence' if fenced else 'reset'} {part.app}/{query.reset.sink}"
+            (fences if fenced else resets).append(RepeatableStep(name, way.carry_out))
+
+    def note(done: Sequence[str]) -> None:
+        store.update(operation, progress={REWIND: OPEN, DONE: list(done)})
+
+    carry_out([*fences, *resets], store.run(operation).progress.get(DONE, ()), note, tell)
+    tell("let them go on")
+    store.settle_runs([part.operation for _, part in planned])
+    return store.run(operation)
+
+
+def _undo(planned: Planned, store: RunStore, tell: Tell) -> Run:
+    for one, part in reversed(planned):
+        for query, way in one.resetters(part):
+            tell(f"bring back {part.app}/{query.reset.sink}")
+            way.undo()
+    store.swap_runs({part.operation: part.run for _, part in planned})
+    return store.run(planned[0][1].run)

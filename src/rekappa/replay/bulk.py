@@ -144,7 +144,7 @@ def _make_in_slice_order(spark: SparkSession, bulk: BulkJob, chunk: Chunk, query
     event_time = bulk.event_time(query)
     assert event_time is not None, "what is planned by slice has an event time"
     late, seen = Observation(), Observation()
-    sources = {source.name: archive_source(bulk.loaded, source) for source in bulk.job.sources}
+    sources = {source.name: archive_source(bulk.loaded, bulk.home, source) for source in bulk.job.sources}
     job = bulk.app.jobs[bulk.job.job]
     rows, marks = sliced_rows(spark, sources, bulk.plan, bulk.job, job, query.output, late=late)
     kept = in_output(rows, event_time, chunk.output)

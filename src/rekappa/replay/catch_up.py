@@ -157,7 +157,7 @@ class ArchivedFeeds:
         feed = self.feeds[number]
         archive = self.archives[feed[0]]
         schema = narrowed(archive.schema, archive.columns)
-        scan = SliceScan(self.spark, archive.table, schema, (feed[1],), None)
+        scan = SliceScan(self.spark, archive.table, schema, (feed[1],), None, archive.fence)
         return CatchUpSource(scan, feed, number, self.holdings, self.starts)
 
 

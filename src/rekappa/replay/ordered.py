@@ -208,17 +208,13 @@ class _SliceRun:
         recorded = bool(self.count) and self.plan.slice(self.job, 0).watermark is not None
         about_to = AboutTo(self._read if recorded else None, None if self.closing is None else self._close)
         inputs = {
-            name: replay_stream(
-                self.spark, self.plan, self.job, name, table=one.table, schema=one.schema, columns=one.columns,
-                about_to=about_to,
-            )
+            name: replay_stream(self.spark, self.plan, self.job, name, one, about_to)
             for name, one in self.sources.items()
-        }  # fmt: skip
+        }
         rows = self.result(inputs)
         if all(source.readers == 1 for source in planned.sources):
             return rows
-        tables = {name: one.table for name, one in self.sources.items()}
-        return with_readers(self.spark, rows, self.plan, self.job, tables, about_to)
+        return with_readers(self.spark, rows, self.plan, self.job, self.sources, about_to)
 
     def _running(self) -> StreamingQuery:
         """The query, for the sources that Spark calls on a thread of its own; waits until it has been started."""
@@ -244,7 +240,7 @@ class _SliceRun:
     def _unreadable(self, number: int) -> tuple[str, str] | None:
         """The first file of a slice that can't be read, and why: Spark's own errors do not always tell."""
         for name, one in self.sources.items():
-            scan = slice_scan(self.spark, self.plan, self.job, name, one.table, one.schema)
+            scan = slice_scan(self.spark, self.plan, self.job, name, one, one.schema)
             found = scan.unreadable(self.plan.slice(self.job, number).source(name)) if self.count else None
             if found is not None:
                 return found

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from rekappa.plan.model import reader
 from rekappa.plan.store import PlanFile
 from rekappa.replay.stream import REPLAY, AboutTo, ReplaySource, slice_scan
+from rekappa.replay.values import ArchiveSource
 from rekappa.spark.private import with_sources
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ def with_readers(
     rows: DataFrame,
     plan: PlanFile,
     job: str,
-    tables: Mapping[str, str],
+    sources: Mapping[str, ArchiveSource],
     about_to: AboutTo,
 ) -> DataFrame:
     """The same query, in which each further place that reads a source has a reader of its own.
@@ -38,7 +39,7 @@ def with_readers(
         seen[name] += 1
         if number == 0:
             return None
-        scan = slice_scan(spark, plan, job, name, tables[name], _schema(source.schema()))
+        scan = slice_scan(spark, plan, job, name, sources[name], _schema(source.schema()))
         return ReplaySource(scan, plan, job, reader(name, number), about_to)
 
     return with_sources(spark, rows, own_reader)

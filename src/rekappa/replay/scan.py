@@ -15,11 +15,13 @@ from functools import cached_property, reduce
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rekappa.errors import SourceError
+from rekappa.fence.filter import counting
+from rekappa.fence.line import Fence
 from rekappa.iceberg.commits import load_table
 from rekappa.iceberg.private import Filters, planned
 from rekappa.iceberg.tasks import read_tasks
 from rekappa.plan.model import OffsetRange, SourceSlice, Split
-from rekappa.record import INGESTION, METADATA, OFFSET, PARTITION, REGION, TOPIC
+from rekappa.record import HEADERS, INGESTION, METADATA, OFFSET, PARTITION, REGION, TOPIC
 from rekappa.replay.by_file import HIDDEN, numbered, told_apart
 from rekappa.replay.names import read_by_name
 from rekappa.sources.decode import metadata_type
@@ -49,13 +51,15 @@ class _Kind(NamedTuple):
 
 @dataclass(frozen=True)
 class SliceScan:
-    """What is the same for all slices of a source: its table, the record's columns to answer, the plan's choices."""
+    """What is the same for all slices of a source: its table, the record's columns to answer, the plan's choices, and
+    which rows count, if not all do."""
 
     spark: SparkSession
     table: str
     schema: StructType
     regions: tuple[str, ...]
     snapshot: int | None
+    fence: Fence | None = None
 
     def stream(self, part: SourceSlice) -> Any:
         """The slice's rows as a Java Dataset that Spark takes for a part of a stream.
@@ -63,7 +67,7 @@ class SliceScan:
         With offsets, each Kafka partition's rows come in its order.
         """
         groups = self._groups(part)
-        if list(groups) == [_Kind(True, None, False)] and not part.offsets:
+        if list(groups) == [_Kind(True, None, False)] and not part.offsets and self.fence is None:
             return self._files_as_stream(part.splits)
         with ExitStack() as staged:
             rows = self._rows(staged, groups, part.offsets)
@@ -93,7 +97,7 @@ class SliceScan:
             for order, (kind, slices) in enumerate(at_once.items(), 1):
                 rows = numbered(self._files([split for _, split in slices]), slices, number)
                 rows = shaped(narrowed(rows, None, self._wanted(kind)), self._payload, None, number)
-                frames.append(self._marked(rows, F.col(number), place, order))
+                frames.append(self._marked(self._fenced(rows), F.col(number), place, order))
             nothing = self._nothing.select("*", F.lit(0).alias(number), F.lit(0).cast("bigint").alias(place))
             return united(self.spark, frames or [nothing])
 
@@ -156,8 +160,14 @@ class SliceScan:
             found = staged.enter_context(read_tasks(self._session, self._java, tasks, size))
         if kind.cut is not None:
             found = found.where(within_any(F.col(INGESTION), kind.cut))
-        found = shaped(narrowed(found, None, self._wanted(kind)), self._payload, None)
+        found = self._fenced(shaped(narrowed(found, None, self._wanted(kind)), self._payload, None))
         return found.where(within_offsets(offsets)) if offsets else found
+
+    def _fenced(self, rows: DataFrame) -> DataFrame:
+        """The rows that count."""
+        from pyspark.sql import functions as F
+
+        return rows if self.fence is None else rows.where(counting(F.col(HEADERS), self.fence))
 
     def _wanted(self, kind: _Kind) -> tuple[str, ...]:
         """The regions to look for, where rows of others may be among them."""

@@ -1,6 +1,6 @@
 """The replay source: a Spark stream that reads one planned slice per micro-batch.
 
-    stream = replay_stream(spark, plan, "sessions", "playbacks", table="lake.events.playbacks", schema=record)
+    stream = replay_stream(spark, plan, "sessions", "playbacks", ArchiveSource("lake.events.playbacks", record))
 
 Offset {"slice": n} means that the slices below n have been read; "closed" marks the batches after the last. Spark is
 always told of one slice more, so all sources of a query advance by one slice per micro-batch, together.
@@ -19,6 +19,7 @@ from rekappa.record import METADATA
 from rekappa.replay.closing import CLOSED, FORCED, SLICE
 from rekappa.replay.driver_source import DriverSource
 from rekappa.replay.scan import SliceScan
+from rekappa.replay.values import ArchiveSource
 from rekappa.spark import private
 
 if TYPE_CHECKING:
@@ -87,25 +88,25 @@ def replay_stream(
     plan: PlanFile,
     job: str,
     source: str,
-    *,
-    table: str,
-    schema: StructType,
-    columns: Sequence[str] = (),
+    archive: ArchiveSource,
     about_to: AboutTo = AboutTo(),  # noqa: B008  # frozen
 ) -> DataFrame:
-    """A stream in the record's shape, `schema`, that reads only `columns` of the archive (all, if none are named).
+    """A stream in the record's shape that reads only the columns of the archive which are asked for.
 
-    `columns` may name fields of the metadata (`__metadata__.offset`). Columns that are not read are null.
+    They may name fields of the metadata (`__metadata__.offset`). Columns that are not read are null.
     """
-    narrow = narrowed(schema, columns)
-    scan = slice_scan(spark, plan, job, source, table, narrow)
+    narrow = narrowed(archive.schema, archive.columns)
+    scan = slice_scan(spark, plan, job, source, archive, narrow)
     stream = private.stream_of(spark, ReplaySource(scan, plan, job, source, about_to), narrow)
-    return widened(stream, narrow, schema)
+    return widened(stream, narrow, archive.schema)
 
 
-def slice_scan(spark: SparkSession, plan: PlanFile, job: str, source: str, table: str, schema: StructType) -> SliceScan:
-    """How the slices of one source are read."""
-    return SliceScan(spark, table, schema, tuple(plan.head.regions), plan.head.job(job).source(source).snapshot)
+def slice_scan(
+    spark: SparkSession, plan: PlanFile, job: str, source: str, archive: ArchiveSource, schema: StructType
+) -> SliceScan:
+    """How the slices of one source are read, of these columns."""
+    regions, snapshot = tuple(plan.head.regions), plan.head.job(job).source(source).snapshot
+    return SliceScan(spark, archive.table, schema, regions, snapshot, archive.fence)
 
 
 def narrowed(schema: StructType, columns: Sequence[str]) -> StructType:

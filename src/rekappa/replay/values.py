@@ -8,6 +8,7 @@ from datetime import datetime
 from enum import Enum
 from typing import TYPE_CHECKING
 
+from rekappa.fence.line import Fence
 from rekappa.spark.times import within
 from rekappa.timeline import Window
 
@@ -26,11 +27,13 @@ class Signal(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ArchiveSource:
-    """One source of the job: its table, the record's schema, and the columns that the job uses (all, if none)."""
+    """One source of the job: its table, the record's schema, the columns that the job uses (all, if none), and which
+    rows count, if not all do."""
 
     table: str
     schema: StructType
     columns: Sequence[str] = ()
+    fence: Fence | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,9 @@ from rekappa.config.bind import Query, live_queries
 from rekappa.config.load import Loaded
 from rekappa.config.model import AppConfig, Candidate, KafkaCandidate
 from rekappa.errors import AppError, LeaseLost, RunError, WorkFailed
+from rekappa.fence.filter import unknown_sender
+from rekappa.fence.line import Sender
+from rekappa.fence.topic import LINEAGE
 from rekappa.home import Home
 from rekappa.replay.batches import Feed, record_batches
 from rekappa.runs.built import BuiltQuery, build_queries
@@ -67,6 +70,14 @@ SAVEPOINT_LOOK = 60.0
 GOES_ON = "Run it again to go on from the last batch."
 
 OnProgress = Callable[[list[QueryProgress]], None]
+
+
+class _Unheard(WorkFailed):
+    """A query met a message whose sender was in no line when the query was built."""
+
+    def __init__(self, message: str, hint: str, sender: Sender) -> None:
+        super().__init__(message, hint=hint)
+        self.sender = sender
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,10 +162,20 @@ def run_live(
                     look_after, home, store, run, [query.name for query in bound], config.history_retention, tell
                 )
                 for feeding in feedings(live, spark, store, claim, tell):
-                    started.clear()
                     when = AVAILABLE_NOW if available_now or feeding.ends else _trigger(loaded)
-                    _start(spark, live, claim, feeding, when, stop, started, record, tell)
-                    _watch(store, claim, live.folder, started, stop, on_progress, keep, waits)
+                    heard: set[Sender] = set()
+                    while True:
+                        started.clear()
+                        try:
+                            _start(spark, live, claim, feeding, when, stop, started, record, tell)
+                            _watch(store, claim, live.folder, started, stop, on_progress, keep, waits)
+                            break
+                        except _Unheard as error:
+                            # A writer that began, or was rewound, since the queries were built: look again, once.
+                            if error.sender in heard:
+                                raise
+                            heard.add(error.sender)
+                            _stop_all(started)
                     if stop.is_set():
                         break
         except BaseException as error:
@@ -260,7 +281,10 @@ def _watch(
         if time.monotonic() - looked > SAVEPOINT_LOOK:
             keep()
             looked = time.monotonic()
-        if any(_failure(one) for one in started):
+        failures = [found for one in started if (found := _failure(one))]
+        if unheard := next((one for one in failures if isinstance(one, _Unheard)), None):
+            raise unheard
+        if failures:
             stop.set()
         if stop.is_set():
             _stop_idle(started)
@@ -307,9 +331,17 @@ def _failure(one: _Started) -> Exception | None:
     error = one.reader.query.exception() if not one.reader.query.isActive else None
     if error is None or StopBetweenBatches.__name__ in str(error):
         return None
+    name = f"Query {one.query.name!r} of job {one.query.job!r}"
+    if sender := unknown_sender(error):
+        return _Unheard(
+            f"{name} failed: it was sent messages by run {sender[0]!r}, query {sender[1]!r}, of which nobody knows "
+            f"whether they count: topic {LINEAGE!r} of the cluster does not name them",
+            f"If they do, `rekappa lineage TOPIC --accept {sender[0]}/{sender[1]}` says so.",
+            sender,
+        )
     found = read_failure(error)
     hint = f"{found.remedy} Then run it again: it goes on from the last batch." if found.remedy else GOES_ON
-    return WorkFailed(f"Query {one.query.name!r} of job {one.query.job!r} failed: {found.cause}", hint=hint)
+    return WorkFailed(f"{name} failed: {found.cause}", hint=hint)
 
 
 def _report(

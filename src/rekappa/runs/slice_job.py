@@ -32,7 +32,7 @@ def run_slices_job(work: Work, job: JobPlan) -> bool:
     """Every query of the job over its slices, one after the other, each with a checkpoint of its own."""
     config = work.loaded.config
     own = [query for query in queries(config, work.app) if query.sink in job.sinks]
-    sources = {planned.name: archive_source(work.loaded, planned) for planned in job.sources}
+    sources = {planned.name: archive_source(work.loaded, work.home, planned) for planned in job.sources}
     planned = with_planned_lookups(work.spark, config, work.app.jobs[job.job], job.lookups)
     fresh = True
     for number, query in enumerate(own):

@@ -1,4 +1,5 @@
-"""Kafka: one JSON message per row, with headers that tell run, query and batch.
+"""Kafka: one JSON message per row, with headers that tell run, query and batch, by which readers know what counts
+(`rekappa.fence`). A run is announced in the lineage topic before its first message.
 
 Before a batch, the sink notes under the storage root where the topic ends. A retry of that batch reads what is there
 from that point on, and sends only the messages that are missing. What this can't cover: a retry with another storage
@@ -13,10 +14,14 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from rekappa.errors import SinkError
+from rekappa.fence.filter import counting
+from rekappa.fence.line import BATCH, QUERY, RUN, Sender
+from rekappa.fence.topic import LineageTopic
 from rekappa.rate import paced
 from rekappa.sinks.contract import BatchId, Rerun, Sink, in_window
 from rekappa.sinks.fit import require_columns
 from rekappa.sinks.parquet import folder_name
+from rekappa.sources.kafka import for_librdkafka
 from rekappa.spark.names import quoted
 
 if TYPE_CHECKING:
@@ -26,7 +31,6 @@ if TYPE_CHECKING:
     from rekappa.storage.location import Location
     from rekappa.timeline import Window
 
-RUN, QUERY, BATCH = "rekappa-run", "rekappa-query", "rekappa-batch"
 _TIMES = {"timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX", "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS"}
 
 
@@ -49,6 +53,13 @@ class KafkaSink(Sink):
         self._options = options
         self._notes = notes
         self._schema: StructType | None = None
+        self._begun: set[Sender] = set()
+
+    @property
+    def lineage(self) -> LineageTopic:
+        """Where it is said which messages of the topic count."""
+        told = {name.removeprefix("kafka."): value for name, value in self._options.items()}
+        return LineageTopic(for_librdkafka(told))
 
     def expect(self, schema: StructType) -> None:
         self._schema = schema
@@ -72,17 +83,23 @@ class KafkaSink(Sink):
         known = json.loads(note.read_text()) if note.exists() else None
         if known is not None and known["batch"] > batch.number:
             return
+        self._begin((batch.run, batch.query))
         messages = self._messages(rows)
         if known is not None and known["batch"] == batch.number:
             messages = messages.exceptAll(self._sent(spark, known["end"], batch))
         else:
-            note.write(json.dumps({"version": 1, "batch": batch.number, "end": self._ends(spark)}))
+            note.write(json.dumps({"version": 1, "batch": batch.number, "end": self.ends(spark)}))
         header = [(RUN, batch.run), (QUERY, batch.query), (BATCH, str(batch.number))]
         headers = F.array(
             *(F.struct(F.lit(key).alias("key"), F.lit(value).cast("binary").alias("value")) for key, value in header)
         )
         sent = paced(messages.withColumn("headers", headers), self.pace(spark))
         sent.write.format("kafka").options(**self._options).option("topic", self.topic).save()
+
+    def _begin(self, sender: Sender) -> None:
+        if sender not in self._begun:
+            self.lineage.begin(self.topic, sender)
+            self._begun.add(sender)
 
     def _messages(self, rows: DataFrame) -> DataFrame:
         from pyspark.sql import functions as F
@@ -101,16 +118,17 @@ class KafkaSink(Sink):
         """The messages of this batch that an earlier attempt sent."""
         from pyspark.sql import functions as F
 
-        found = self._load(spark, json.dumps({self.topic: since}))
+        found = self.load(spark, startingOffsets=json.dumps({self.topic: since}))
         for header, value in ((RUN, batch.run), (QUERY, batch.query), (BATCH, str(batch.number))):
             found = found.where(F.exists("headers", _is(header, value)))
         return found.select("key", "value")
 
-    def _load(self, spark: SparkSession, starting: str = "earliest") -> DataFrame:
+    def load(self, spark: SparkSession, **starting: str) -> DataFrame:
+        """The topic's messages as Spark reads them, with headers: all, unless an option says where to start."""
         reader = spark.read.format("kafka").options(**self._options).option("subscribe", self.topic)
-        return reader.option("startingOffsets", starting).option("includeHeaders", "true").load()
+        return reader.options(**starting or {"startingOffsets": "earliest"}).option("includeHeaders", "true").load()
 
-    def _ends(self, spark: SparkSession) -> dict[str, int]:
+    def ends(self, spark: SparkSession) -> dict[str, int]:
         """Where each partition of the topic ends; empty if there is no such topic."""
         admin = _Admin(spark._jvm, self._options)
         try:
@@ -119,7 +137,7 @@ class KafkaSink(Sink):
             admin.close()
 
     def read(self, spark: SparkSession, window: Window | None = None) -> DataFrame | None:
-        """The messages as rows; None until the sink was told its columns (`prepare` or `expect`).
+        """The messages that count, as rows; None until the sink was told its columns (`prepare` or `expect`).
 
         A topic that does not exist holds nothing; one that can't be read is an error.
         """
@@ -127,10 +145,11 @@ class KafkaSink(Sink):
 
         if self._schema is None:
             return None
-        if not self._ends(spark):
+        if not self.ends(spark):
             return spark.createDataFrame([], self._schema)
         value = F.from_json(F.col("value").cast("string"), self._schema, _TIMES)
-        rows = self._load(spark).select(value.alias("row")).select("row.*")
+        counts = counting(F.col("headers"), self.lineage.fence(self.topic))
+        rows = self.load(spark).where(counts).select(value.alias("row")).select("row.*")
         return in_window(rows, self.event_time, window, self.name)
 
 

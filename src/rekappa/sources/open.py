@@ -12,6 +12,7 @@ from rekappa.config.model import Candidate, HiveCandidate, IcebergCandidate, Kaf
 from rekappa.errors import ConfigError, SourceError
 from rekappa.home import Home
 from rekappa.plan.plan import SourcePlan
+from rekappa.record import HEADERS
 from rekappa.sources.decode import payload_type
 from rekappa.timeline import Window
 
@@ -26,13 +27,24 @@ def open_stream(spark: SparkSession, loaded: Loaded, home: Home, source_name: st
     source = named_source(loaded, source_name)
     candidate = _selected(source_name, source)
     if isinstance(candidate, KafkaCandidate):
+        from pyspark.sql import functions as F
+
+        from rekappa.fence.filter import counting
+        from rekappa.fence.line import Fence
+        from rekappa.sources.fenced import live_fence
         from rekappa.sources.kafka import messages, records
 
-        return records(messages(spark, loaded.config, home, candidate), loaded, source)
+        try:
+            fence = live_fence(loaded.config, home, candidate)
+        except SourceError:
+            # Left to Spark, which may know the cluster by other settings. A message of any sender stops the query then.
+            fence = Fence()
+        raw = messages(spark, loaded.config, home, candidate).where(counting(F.col("headers"), fence))
+        return records(raw, loaded, source)
     if isinstance(candidate, IcebergCandidate) and candidate.follow:
         from rekappa.sources.iceberg import follow_archive
 
-        return follow_archive(spark, candidate, payload_type(source, loaded.folder))
+        return fenced(follow_archive(spark, candidate, payload_type(source, loaded.folder)), loaded, home, source)
     raise SourceError(
         f"Cannot run source {source_name!r} live: its candidate {source.selected!r} ({candidate.type}) ends",
         hint=f"Select a kafka candidate, or an iceberg one with follow: true: --set sources.{source_name}.selected=…",
@@ -60,10 +72,25 @@ def open_batch(
     if isinstance(candidate, IcebergCandidate):
         from rekappa.sources.iceberg import read_archive
 
-        return read_archive(spark, candidate, payload, reads, regions, columns, planned)
+        rows = read_archive(spark, candidate, payload, reads, regions, columns, planned)
+        return fenced(rows, loaded, home, source)
     from rekappa.sources.hive import read_hive
 
     return read_hive(spark, candidate, source, payload, reads, regions, columns)
+
+
+def fenced(rows: DataFrame, loaded: Loaded, home: Home, source: Source) -> DataFrame:
+    """The rows of a source's archive that count: it holds whatever the topic held."""
+    from rekappa.sources.fenced import archive_fence
+
+    fence = archive_fence(loaded.config, home, source)
+    if fence is None:
+        return rows
+    from pyspark.sql import functions as F
+
+    from rekappa.fence.filter import counting
+
+    return rows.where(counting(F.col(HEADERS), fence))
 
 
 def past_candidate(source_name: str, source: Source) -> tuple[str, IcebergCandidate | HiveCandidate]:

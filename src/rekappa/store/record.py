@@ -127,6 +127,15 @@ class Start:
     at: datetime = field(default_factory=lambda: datetime.now(UTC))
 
 
+@dataclass(frozen=True, slots=True)
+class Fork:
+    """A run that goes on where another one is abandoned: of each query, by its name, the last batch that counts."""
+
+    run: Run
+    abandoned: str
+    lasts: Mapping[str, int]
+
+
 def new_run_id(kind: Kind) -> str:
     """Sorts by time, says what it is, and is a legal part of a table's name."""
     return f"{kind}_{datetime.now(UTC):%Y%m%d_%H%M%S}_{secrets.token_hex(2)}"

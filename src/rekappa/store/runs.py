@@ -23,7 +23,7 @@ from rekappa.store.claim import Claim
 from rekappa.store.database import Database
 from rekappa.store.dialects import clock, upsert
 from rekappa.store.leases import Lease
-from rekappa.store.record import Batch, Kind, Run, Start, State
+from rekappa.store.record import Batch, Fork, Kind, Run, Start, State
 from rekappa.store.rows import add_batches, batch_of, change_run, put_start, run_of, run_row, start_of
 from rekappa.store.samples import Sampled, samples
 from rekappa.store.tables import BATCHES, CODE, LEASES, RUNS, SAMPLES, SPEEDS, STARTS, TASKS
@@ -133,23 +133,32 @@ class RunStore:
             if row is not None:
                 change_run(db, run_id, changes(run_of(row)))
 
-    def fork_run(self, run: Run, abandoned: str, lasts: Mapping[str, int]) -> None:
-        """Make a run that goes on where another one is abandoned, in one step: it begins with the records of that
-        one's micro-batches and code, of each query up to the last batch that counts."""
+    def fork_runs(self, forks: Iterable[Fork]) -> None:
+        """Make runs that go on where others are abandoned, all in one step: each begins with the records of that one's
+        micro-batches and code, of each query up to the last batch that counts."""
         with self._database.changing() as db:
-            db.execute(insert(RUNS).values(run_row(run)))
-            change_run(db, abandoned, {"state": State.ABANDONED, "ended": clock(db)})
-            for query, last in lasts.items():
-                for table in (BATCHES, STARTS) if last >= 0 else ():
-                    own = (table.c.run == abandoned) & (table.c.query == query) & (table.c.batch <= last)
-                    copied = [literal(run.id) if column.name == "run" else column for column in table.c]
-                    db.execute(insert(table).from_select(list(table.c), select(*copied).where(own)))
+            for fork in forks:
+                db.execute(insert(RUNS).values(run_row(fork.run)))
+                change_run(db, fork.abandoned, {"state": State.ABANDONED, "ended": clock(db)})
+                for query, last in fork.lasts.items():
+                    for table in (BATCHES, STARTS) if last >= 0 else ():
+                        own = (table.c.run == fork.abandoned) & (table.c.query == query) & (table.c.batch <= last)
+                        copied = [literal(fork.run.id) if column.name == "run" else column for column in table.c]
+                        db.execute(insert(table).from_select(list(table.c), select(*copied).where(own)))
 
-    def swap_runs(self, abandoned: str, back: str) -> None:
-        """Undo `fork_run`: abandon the run that went on, and let the other one go on; in one step."""
+    def settle_runs(self, runs: Iterable[str]) -> None:
+        """Say of these runs, in one step, that what they began with is done."""
         with self._database.changing() as db:
-            change_run(db, abandoned, {"state": State.ABANDONED, "ended": clock(db), "progress": {}})
-            change_run(db, back, {"state": State.STOPPED})
+            for run in runs:
+                change_run(db, run, {"progress": {}})
+
+    def swap_runs(self, pairs: Mapping[str, str]) -> None:
+        """Undo `fork_runs`: abandon the runs that went on, and let the others go on; in one step. `pairs` are the
+        latter by the former."""
+        with self._database.changing() as db:
+            for abandoned, back in pairs.items():
+                change_run(db, abandoned, {"state": State.ABANDONED, "ended": clock(db), "progress": {}})
+                change_run(db, back, {"state": State.STOPPED})
 
     def claim(self, names: Sequence[str], doing: str) -> Claim:
         """Take the leases of these names for this process, all or none; refused while another holds one of them.

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rekappa.errors import RunError
 from rekappa.recovery.plan import SinkReset
 from rekappa.recovery.resets.contract import Abandoned, Resetter
 from rekappa.recovery.resets.files import HiveReset, ParquetReset
 from rekappa.recovery.resets.tables import AppendReset, UpsertReset
+from rekappa.recovery.resets.topics import TopicReset
 from rekappa.sinks.contract import Sink
 from rekappa.sinks.hive import HiveSink
 from rekappa.sinks.iceberg import IcebergAppend, IcebergUpsert
@@ -34,8 +34,8 @@ class LeftAsIs:
         pass
 
 
-def resetter(gone: Abandoned, sink: Sink, *, send_again: bool) -> Resetter:
-    """The sink's way back. Messages can't be taken back: refused, unless they may be sent again."""
+def resetter(gone: Abandoned, sink: Sink) -> Resetter:
+    """The sink's way back."""
     match sink:
         case IcebergUpsert():
             return UpsertReset(gone, sink.table, sink.key)
@@ -46,14 +46,7 @@ def resetter(gone: Abandoned, sink: Sink, *, send_again: bool) -> Resetter:
         case HiveSink():
             return HiveReset(gone, sink)
         case KafkaSink():
-            if not send_again:
-                raise RunError(
-                    f"Cannot rewind sink {gone.sink!r}: what was sent to {gone.target} stays there, and would be sent "
-                    "again",
-                    hint="--send-again does it all the same; readers tell messages apart by the headers rekappa-run "
-                    "and rekappa-batch.",
-                )
-            return LeftAsIs(gone, "what was sent stays; the run that goes on sends its messages beside it")
+            return TopicReset(gone, sink)
         case ServiceSink():
             key = ", ".join(sink.key)
             return LeftAsIs(

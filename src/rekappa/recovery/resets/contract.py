@@ -24,6 +24,7 @@ class Abandoned:
     """
 
     spark: SparkSession
+    app: str
     operation: str
     sink: str
     target: str

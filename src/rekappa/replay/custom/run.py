@@ -94,7 +94,7 @@ def _opened(spark: SparkSession, sources: Mapping[str, ArchiveSource], stretch: 
     inputs = {}
     for name, source in sources.items():
         narrow = narrowed(source.schema, source.columns)
-        scan = SliceScan(spark, source.table, narrow, stretch.regions, stretch.snapshots[name])
+        scan = SliceScan(spark, source.table, narrow, stretch.regions, stretch.snapshots[name], source.fence)
         rows = scan.together(((one.number, one.source(name)) for one in stretch.slices), SLICE, ARRIVAL)
         inputs[name] = widened(rows, narrow, source.schema, *MARKS)
     cores = max(spark.sparkContext.defaultParallelism, 1)

@@ -1,0 +1,103 @@
+"""The apps that a rewind is about: the one that is meant, and all known ones that read what it writes.
+
+Known is every app with a live run in this store. Who reads what is told by their configurations as they are now.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from rekappa.config.bind import Query
+from rekappa.config.load import load
+from rekappa.config.model import IcebergCandidate, KafkaCandidate, KafkaSink
+from rekappa.errors import RekappaError, RunError
+from rekappa.recovery.consumers import TopicOf, address_of, reads
+from rekappa.recovery.graph import ChainedQuery, Flow, downstream
+from rekappa.recovery.live_app import LiveApp
+from rekappa.store.record import Kind, Run, State
+
+
+@dataclass(frozen=True)
+class Chain:
+    """`apps` by name, the one that is meant first; `order` are their queries, each after all that it reads from."""
+
+    apps: Mapping[str, LiveApp]
+    flows: tuple[Flow, ...]
+    order: tuple[ChainedQuery, ...]
+
+
+def chain_of(head: LiveApp) -> Chain:
+    """The app and all that are downstream of it. Refuses circles, and readers whose position is no offset of Kafka."""
+    others = _others(head)
+    apps = {head.name: head}
+    waiting = [head]
+    while waiting:
+        here = waiting.pop()
+        for topic in {topic for query in here.queries for topic in _written(here, query)}:
+            for name in [name for name, run in others.items() if name not in apps and _touches(head, run, topic)]:
+                apps[name] = LiveApp.of_run(head.home, others[name])
+                waiting.append(apps[name])
+    flows = tuple(sorted(_flows(apps)))
+    nodes = [ChainedQuery(one.name, query.name) for one in apps.values() for query in one.queries]
+    return Chain(apps, flows, downstream(flows, nodes))
+
+
+def chained_again(live: LiveApp, runs: Sequence[Run]) -> list[LiveApp]:
+    """The apps of these runs, one of which is at hand already."""
+    return [live if run.app == live.name else LiveApp.of_run(live.home, run) for run in runs]
+
+
+def _others(head: LiveApp) -> dict[str, Run]:
+    """The current live run of every other app that is there and can be read."""
+    found: dict[str, Run] = {}
+    for run in head.store.runs(kind=Kind.LIVE):
+        if run.app == head.name or run.state is State.ABANDONED or run.spec.get("elsewhere"):
+            continue
+        found.setdefault(run.app, run)
+    return found
+
+
+def _touches(head: LiveApp, run: Run, topic: TopicOf) -> bool:
+    """Whether the run's app reads the topic. One whose folder is gone, or can't be read, is nobody's reader."""
+    try:
+        loaded = load(run.folder, overrides=run.spec.get("overrides", ()))
+    except RekappaError:
+        return False
+    return any(topic in set(reads(loaded.config, head.home, name)) for name in loaded.config.sources)
+
+
+def _written(one: LiveApp, query: Query) -> Iterator[TopicOf]:
+    config = one.loaded.config
+    sink = config.sinks[query.sink]
+    if isinstance(sink, KafkaSink):
+        yield address_of(config, sink.cluster, one.home), sink.topic
+
+
+def _flows(apps: Mapping[str, LiveApp]) -> Iterator[Flow]:
+    for one in apps.values():
+        for query in one.queries:
+            for place in _written(one, query):
+                for other in apps.values():
+                    yield from _read_by(ChainedQuery(one.name, query.name), place, other)
+
+
+def _read_by(writer: ChainedQuery, place: TopicOf, other: LiveApp) -> Iterator[Flow]:
+    config = other.loaded.config
+    for query in other.queries:
+        for name in other.app.jobs[query.job].sources:
+            if place not in set(reads(config, other.home, name)):
+                continue
+            source = config.sources[name]
+            chosen = source.candidates[source.selected]
+            if isinstance(chosen, IcebergCandidate):
+                raise RunError(
+                    f"Cannot rewind {writer.app!r}: app {other.name!r} follows the archive of its topic {place[1]!r}, "
+                    "and nobody can tell which of its batches read what no longer counts",
+                    hint=f"Let {other.name} read Kafka (sources.{name}.selected), or rewind it with --no-state after.",
+                )
+            assert isinstance(chosen, KafkaCandidate), "Kafka and archives alone are read live"
+            for cluster in chosen.cluster:
+                if (address_of(config, cluster, other.home), config.cluster(cluster).topic(chosen.topic)) == place:
+                    region = config.cluster(cluster).region
+                    yield Flow(writer, place[1], ChainedQuery(other.name, query.name), name, region)

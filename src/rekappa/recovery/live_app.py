@@ -1,0 +1,75 @@
+"""An app as its live job runs it, with what it takes to change that."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from rekappa.app import App
+from rekappa.config.bind import Query, load_app, queries
+from rekappa.config.load import Loaded, load
+from rekappa.config.targets import target_of
+from rekappa.home import Home
+from rekappa.recovery.plan import QueryRewind, RewindPlan
+from rekappa.recovery.resets.choose import resetter
+from rekappa.recovery.resets.contract import Abandoned, Resetter
+from rekappa.runs.current import live_lease
+from rekappa.runs.live import live_session
+from rekappa.sinks.registry import open_sink
+from rekappa.store.record import Run
+from rekappa.store.runs import RunStore
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@dataclass(frozen=True)
+class LiveApp:
+    spark: SparkSession
+    home: Home
+    loaded: Loaded
+    app: App
+
+    @classmethod
+    def of_run(cls, home: Home, run: Run) -> LiveApp:
+        """The app of a live run, with the code as it is now and the choices that the run was begun with."""
+        loaded = load(run.folder, overrides=run.spec.get("overrides", ()))
+        return cls(live_session(loaded, home), home, loaded, load_app(loaded))
+
+    def session(self) -> SparkSession:
+        """Spark under the app's own settings."""
+        return live_session(self.loaded, self.home)
+
+    @property
+    def name(self) -> str:
+        return self.loaded.config.app
+
+    @property
+    def store(self) -> RunStore:
+        return RunStore.existing(self.home)
+
+    @property
+    def queries(self) -> tuple[Query, ...]:
+        return queries(self.loaded.config, self.app)
+
+    @property
+    def leases(self) -> list[str]:
+        """What one holds who writes its sinks."""
+        return [live_lease(self.loaded, query) for query in self.queries]
+
+    def resetter(self, operation: str, query: Query, part: QueryRewind) -> Resetter:
+        """The way back of the query's sink."""
+        config = self.loaded.config
+        target = target_of(config.sinks[query.sink])
+        gone = Abandoned(
+            self.spark, config.app, operation, query.sink, target, query.name, part.abandoned, part.dead, part.since
+        )
+        return resetter(gone, open_sink(query.sink, config, self.home))
+
+    def resetters(self, plan: RewindPlan) -> Iterator[tuple[QueryRewind, Resetter]]:
+        """Those of a plan that was agreed to, for the queries that the app still has."""
+        parts = {part.query: part for part in plan.queries}
+        for query in self.queries:
+            if query.name in parts:
+                yield parts[query.name], self.resetter(plan.operation, query, parts[query.name])
