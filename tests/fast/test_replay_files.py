@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from rekappa.iceberg.files import leaf, local_path
+from rekappa.plan.model import Split
+from rekappa.replay.by_file import told_apart
 
 
 def test_local_paths_are_taken_literally() -> None:
@@ -16,6 +19,19 @@ def test_local_paths_are_taken_literally() -> None:
     assert local_path("file:///a") == "/a"
     assert local_path("/a") == "/a"
     assert local_path("s3://bucket/a") is None
+
+
+def test_files_are_told_apart_by_names_that_everybody_writes_alike() -> None:
+    now = datetime(2026, 11, 1, tzinfo=UTC)
+
+    def known(*paths: str) -> bool:
+        return told_apart(Split("events", path, 1, 1, now, now) for path in paths)
+
+    assert known("file:/a b/day=1/00000-1-x.parquet", "file:/a b/day=2/00001-1-x.parquet")
+    assert known("s3://lake/one.parquet", "s3://lake/one.parquet"), "two pieces of one file"
+    assert not known("file:/day=1/part-0.parquet", "file:/day=2/part-0.parquet")
+    assert not known("file:/lake/one%20file.parquet")
+    assert not known("file:/lake/one file.parquet")
 
 
 def column(name: str, kind: Any, number: int) -> Any:

@@ -6,6 +6,7 @@ pieces. Read at once they are one scan, joined with a small table of files.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
@@ -17,13 +18,16 @@ if TYPE_CHECKING:
 
 HIDDEN = "_metadata"
 """The column in which Spark tells of a row's file, unless the files have one of that name."""
+_PLAIN = re.compile(r"[A-Za-z0-9._=-]+")
 _FILE, _START, _END = "__rekappa_file__", "__rekappa_start__", "__rekappa_end__"
 
 
 def told_apart(splits: Iterable[Split]) -> bool:
-    """Whether the splits' files are known by their names, whatever folders they are in."""
+    """Whether the splits' files are known by their names, whatever folders they are in: no two have the same, and none
+    has a character that Spark might write otherwise. A row of a file that is not recognised would be left out."""
     paths = {split.path for split in splits}
-    return len({_name(path) for path in paths}) == len(paths)
+    names = {_name(path) for path in paths}
+    return len(names) == len(paths) and all(_PLAIN.fullmatch(name) for name in names)
 
 
 def numbered(files: DataFrame, slices: Sequence[tuple[int, Split]], number: str) -> DataFrame:
