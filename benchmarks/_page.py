@@ -148,6 +148,36 @@ SECTIONS = {
             Figure("idle live run, after so many minutes of a week", "idle_week", "levels off"),
         ),
     ),
+    "catch_up": Section(
+        "Catching up from the archive",
+        "The take-rate join of a day as a live run reads the archive past Kafka's retention (Kafka's own offsets, one"
+        " source for each topic and region, all columns), against a strict backfill of the same slices.",
+        (
+            Figure("impressions", "rows"),
+            Figure("micro-batches", "micro_batches"),
+            Figure("time to the strict backfill", "to_strict", "at most 1.2"),
+            Figure("seconds", "seconds"),
+        ),
+    ),
+    "live_join": Section(
+        "Files of a live join over a day",
+        "A join from Kafka with 16 state stores, 480 micro-batches of three minutes each, with automatic savepoints:"
+        " files in quarters of the day. Savepoints are kept for three days, so that they level off after that.",
+        (
+            Figure("micro-batches", "micro_batches"),
+            Figure("after so much of the day", "quarters", "levels off"),
+            Figure("the end to the half", "end_to_half", "1, but for savepoints"),
+        ),
+    ),
+    "checkpoints": Section(
+        "Restart points",
+        "What `rekappa checkpoints` takes to find the restart points of a join with 16 state stores, by batches kept;"
+        " and with all automatic savepoints of three days beside 200 batches.",
+        (
+            Figure("batches kept", "kept", "1,000 in under a second"),
+            Figure("three days", "three_days"),
+        ),
+    ),
     "router": Section(
         "Archiving",
         "The router against the plainest Spark job that writes the topic, payload and Kafka's position, to Parquet.",

@@ -19,6 +19,7 @@ GOLDEN = Path(__file__).with_name("advice.txt")
 WINDOW = Window(datetime(2026, 11, 1, 13, tzinfo=UTC), datetime(2026, 11, 1, 16, tzinfo=UTC))
 NOW = datetime(2026, 11, 2, 9, tzinfo=UTC)
 POINT = PointFact(4711, datetime(2026, 11, 1, 12, 59, 50, tzinfo=UTC))
+SOON = datetime(2026, 11, 2, 13, tzinfo=UTC)
 HOLE = "topic 'plays' in region 'eu', partition 0, offsets 10 to 19: Kafka has dropped everything below 20"
 STATELESS = QueryFacts("plays", takes=timedelta(minutes=4))
 BOUNDED = QueryFacts("plays", memory=Memory.BOUNDED, remembers=timedelta(minutes=30))
@@ -41,6 +42,8 @@ ARCHIVED = {"archived_since": datetime(2026, 10, 1, tzinfo=UTC)}
 SITUATIONS = {
     "stopped, going again, caught up": stopped(going=True),
     "stopped, and Kafka has what comes next": stopped(behind=1200),
+    "stopped, and Kafka will not have it for long, archived": stopped(behind=1200, kept_until=SOON, **ARCHIVED),
+    "stopped, and Kafka will not have it for long, not archived": stopped(behind=1200, kept_until=SOON),
     "stopped for longer than Kafka keeps, archived": stopped(dropped=("plays/0 (eu)", "plays/1 (eu)")),
     "stopped for longer than Kafka keeps, not archived": stopped(dropped=("plays/0 (eu)",), holes=(HOLE,)),
     "no state, archived": wrong(STATELESS),
@@ -56,6 +59,9 @@ SITUATIONS = {
     "state that nothing ends, no point, no archive": wrong(OPEN),
     "state that nothing ends, a hole after the point": wrong(
         replace(OPEN, point=replace(POINT, holes=(HOLE,)), refused=None), whole=True, **ARCHIVED
+    ),
+    "state that nothing ends, a point that will not do for long": wrong(
+        replace(OPEN, point=replace(POINT, kept_until=SOON)), **ARCHIVED
     ),
     "custom state, right as told": wrong(CUSTOM, state_wrong=False),
     "custom state, a point": wrong(replace(CUSTOM, point=POINT)),

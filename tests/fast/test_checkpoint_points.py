@@ -104,6 +104,9 @@ def test_a_store_that_is_not_there_at_all_and_one_of_another_format_are_told() -
     assert point.lacking == ("state/1/1",)
     (newer,) = restart_points(listing({"commits/0", "offsets/0", "state/0/0/1_ab-cd.zip"}))
     assert newer.lacking == ("state/0/0/1_ab-cd.zip (of a newer format)",)
+    for left in ("state/1/_metadata/metadata", "state/1/0/SSTs/one.sst"):
+        (emptied,) = restart_points(listing({"commits/0", "offsets/0", "state/0/0/1.delta", left}))
+        assert emptied.lacking == ("state/1",)
     (stateless,) = restart_points(listing({"commits/0", "offsets/0"}))
     assert stateless.restorable
 

@@ -15,6 +15,7 @@ from rekappa.errors import RunError
 from rekappa.plan.offsets import Position
 from rekappa.replay.catch_up import ends_of, offset_line
 from rekappa.runs.history import FILE, History, reached
+from rekappa.spark.offsetlog import logged_topic
 from rekappa.storage.location import Location
 
 FEEDS = (("plays", "eu", "plays"), ("plays", "us", "us.plays"))
@@ -87,3 +88,9 @@ def test_a_line_about_another_topic_is_refused() -> None:
         ends_of(FEEDS[0], '{"shows":{"0":1}}')
     with pytest.raises(RunError, match="has 7 where"):
         ends_of(FEEDS[0], "7")
+
+
+def test_a_line_names_its_topic_if_it_is_kafkas() -> None:
+    assert logged_topic('{"plays":{"0":120,"1":96}}') == "plays"
+    for other in (None, "7", '{"version":1,"snapshot_id":12,"position":0}', "{}"):
+        assert logged_topic(other) is None

@@ -34,8 +34,12 @@ from rekappa.timeline import Window
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-KILLS = int(os.environ.get("REKAPPA_TEST_KILLS", "2"))
-"""How often a run is killed. Each time costs a start of Spark: REKAPPA_TEST_KILLS=20 for more."""
+KILLS, SEED = (int(os.environ.get(f"REKAPPA_TEST_{name}", "2")) for name in ("KILLS", "SEED"))
+"""How often a run is killed, and where. Each time costs a start of Spark: REKAPPA_TEST_KILLS=20 for more."""
+KEEPS = timedelta(days=30)
+"""What the topics keep, as they say; the tests delete much earlier."""
+HISTORY = 600
+"""Events of each region that are archived before the run that is killed begins: a slice for each minute of them."""
 CODE = """
 from pyspark.sql import functions as F
 from rekappa import App
@@ -91,7 +95,7 @@ class Booted:
     ) -> None:
         name = f"b{uuid4().hex[:8]}"
         self.spark, self.start = spark, hours_ago(hours)
-        self.topics = [Topic(broker, topic, self.start).create() for topic in (name, f"us.{name}")]
+        self.topics = [Topic(broker, topic, self.start).create(KEEPS) for topic in (name, f"us.{name}")]
         self.project = Project.make(
             folder / name, home, broker, CODE.replace("APP", name), CONFIG.format(app=name, topic=name, bound=bound)
         )
@@ -208,6 +212,9 @@ def test_history_then_live_then_past_retention(spark: SparkSession, tmp_path: Pa
     # Stopped for longer than Kafka keeps: it goes on from the archive, then from Kafka, by itself. While it reads the
     # archive, Kafka drops the hand-over as well: another round follows.
     app.send(range(1500, 2300))
+    facts = app.facts(Window(app.start - timedelta(hours=2), app.start - timedelta(hours=1)))
+    assert (facts.trouble, facts.behind) == (Trouble.STOPPED, 1600)
+    assert facts.kept_until == app.start + timedelta(seconds=1500) + KEEPS
     app.archive()
     app.delete_below(2000)
     told: list[str] = []
@@ -237,6 +244,17 @@ def test_history_then_live_then_past_retention(spark: SparkSession, tmp_path: Pa
     told_in_words = app.call("advise", folder, "--start", moment.isoformat(), "--end", datetime.now(UTC).isoformat())
     assert told_in_words.startswith("Rewind the job (seen, counts, pairs)\n")
 
+    # So it is done: what Kafka has dropped since that moment is tried on the archive, and then read from it.
+    shown = json.loads(app.call("rewind", folder, "--to", moment.isoformat(), "--yes", "--json"))
+    assert [one["notes"] for one in shown["queries"]] == [[]] * 3
+    assert [app.rows(sink) for sink in ("seen", "counts", "pairs")] == [[]] * 3
+    told.clear()
+    run = app.project.live(tell=told.append)
+    assert (run.id, len(told)) == (shown["operation"], 1)
+    assert app.seen() == app.once(range(1200, 2500))
+    assert app.paired() == Counter(dict.fromkeys(range(1199, 2499), 4))
+    assert app.windows() == counted
+
     # Its state is lost: built anew from history, a new run carries on the output of the one before.
     with pytest.raises(RunError, match="the archive does not reach the end of what was begun"):
         app.bootstrap(app.start)
@@ -256,6 +274,17 @@ def test_history_then_live_then_past_retention(spark: SparkSession, tmp_path: Pa
     assert app.windows().keys() == {key for key in truth if key[0] >= min(counted)[0]}
     run = second
 
+    # An event that the archive has twice, and one that it has lost.
+    app.archive()
+    past = f"lake.boot.{app.name}"
+    spark.sql(f"INSERT INTO {past} SELECT * FROM {past} WHERE id = 50 AND __metadata__.region = 'eu'")
+    with pytest.raises(RunError, match="partition 2, twice, from 16 on"):
+        app.bootstrap(app.start)
+    spark.sql(f"DELETE FROM {past} WHERE id = 60")
+    with pytest.raises(RunError, match="and the archive has a gap there"):
+        app.bootstrap(app.start)
+    assert app.store.runs(app.name, Kind.LIVE)[0].id == run.id
+
     # A hole: the router was behind when Kafka forgot.
     app.send(range(2700, 3000))
     app.delete_below(2800)
@@ -266,7 +295,11 @@ def test_history_then_live_then_past_retention(spark: SparkSession, tmp_path: Pa
     assert (facts.trouble, len(facts.dropped)) == (Trouble.STOPPED, 6)
     (advice,) = advise(facts)
     assert (advice.recovery, len(advice.why)) == (Recovery.LOST, 1 + 6)
+    words = ["rewind", folder, "--new-savepoint", "--yes"]
+    refused = CliRunner().invoke(main, words, env={"REKAPPA_HOME": str(app.project.home.root)})
+    assert (refused.exit_code, "neither Kafka nor the archive has all" in refused.output) == (2, True), refused.output
     assert _told(app, run.id) == before, "refused before anything was touched"
+    assert not app.project.home.savepoints(app.name).names()
 
 
 def _told(app: Booted, run: str) -> Any:
@@ -290,7 +323,7 @@ class Traffic:
         self._thread.join()
 
     def _send(self) -> None:
-        while not self._stop.wait(0.2):
+        while not self._stop.wait(1):
             self._app.send(range(self.sent, self.sent + 6))
             self.sent += 6
 
@@ -299,10 +332,10 @@ def test_killed_anywhere_every_offset_reaches_the_job_once(
     spark: SparkSession, tmp_path: Path, home: Home, broker: str
 ) -> None:
     app = Booted(spark, tmp_path, home, broker, hours=3, bound="1m")
-    app.send(range(1800))
+    app.send(range(HISTORY))
     app.archive()
-    app.delete_below(1200)
-    dice = random.Random(KILLS)
+    app.delete_below(HISTORY * 2 // 3)
+    dice = random.Random(SEED)
     since = (app.start - timedelta(minutes=1)).isoformat()
     words = ["bootstrap", str(app.project.folder), "--from", since, "--write-history"]
 
@@ -312,7 +345,7 @@ def test_killed_anywhere_every_offset_reaches_the_job_once(
         folder = app.project.home.checkpoint(app.name, runs[0].id) if runs else None
         return sum(1 for file in folder.files() if not file.name.endswith(".crc")) if folder else 0
 
-    with Traffic(app, 1800) as traffic:
+    with Traffic(app, HISTORY) as traffic:
         for _ in range(KILLS):
             process = app.project.start(*words)
             wanted = progress() + dice.randint(3, 40)
@@ -321,13 +354,13 @@ def test_killed_anywhere_every_offset_reaches_the_job_once(
             process.kill()
             process.communicate()
             words = ["run", str(app.project.folder)]
-    ended = app.project.json("run", str(app.project.folder), "--available-now")
-    assert [run.id for run in app.store.runs(app.name, Kind.LIVE)] == [ended["id"]], "one run, however often killed"
+    ended = app.project.live()
+    assert [run.id for run in app.store.runs(app.name, Kind.LIVE)] == [ended.id], "one run, however often killed"
     assert app.seen() == app.once(range(traffic.sent))
     assert app.paired() == Counter(dict.fromkeys(range(traffic.sent - 1), 4))
     counted = app.windows()
     assert counted == {key: count for key, count in app.counted(traffic.sent).items() if key in counted}
-    assert set(app.counted(1780)) <= set(counted)
-    recorded = app.store.batches(ended["id"], "seen")
+    assert set(app.counted(HISTORY - 20)) <= set(counted)
+    recorded = app.store.batches(ended.id, "seen")
     assert [batch.number for batch in recorded] == list(range(-1, len(recorded) - 1))
     assert all(set(one.ends.values()) == {0} for one in recorded[0].positions), "where it began is known"

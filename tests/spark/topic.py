@@ -22,8 +22,9 @@ class Topic:
     start: datetime
     partitions: int = 3
 
-    def create(self) -> Topic:
-        create_topics(self.broker, [self.name], partitions=self.partitions)
+    def create(self, keeps: timedelta = timedelta(days=3650)) -> Topic:
+        settings = {"retention.ms": str(keeps // timedelta(milliseconds=1))}
+        create_topics(self.broker, [self.name], partitions=self.partitions, settings=settings)
         return self
 
     def send(self, numbers: Iterable[int]) -> None:

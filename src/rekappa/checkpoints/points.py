@@ -83,7 +83,9 @@ def restart_points(files: Mapping[str, CheckpointFile], named: Named | None = No
     """Every committed batch, oldest first, with what it lacks. Without `named`, snapshots are taken to be complete."""
     stores = _stores(files)
     reach = [_reach(store) for store in stores]
-    always = [*_absent(stores), *(f"{name} (of a newer format)" for name in files if _OTHER_FORMAT.fullmatch(name))]
+    always = [f"{name} (of a newer format)" for name in files if _OTHER_FORMAT.fullmatch(name)] or _absent(
+        files, stores
+    )
     points = []
     for batch in _numbers(files, "commits"):
         lacking = [*always, *(name for name in _log(batch) if name not in files)]
@@ -158,14 +160,17 @@ def _stores(files: Iterable[str]) -> list[_StateStore]:
     return [_StateStore(folder, whole[folder], changes[folder]) for folder in sorted(whole)]
 
 
-def _absent(stores: Iterable[_StateStore]) -> list[str]:
-    """Folders of stores that are not there: every operator has one of each of its stores in every partition."""
+def _absent(files: Iterable[str], stores: Iterable[_StateStore]) -> list[str]:
+    """Folders of stores that are not there: every operator has one of each of its stores in every partition. An
+    operator that is described, or of which some file is left, and that has no store at all has lost them."""
     placed = [store.folder.split("/", 3) for store in stores]
     there = {tuple(place[1:]) for place in placed}
     partitions = {place[2] for place in placed}
     kinds = {(place[1], *place[3:]) for place in placed}
     wanted = {(kind[0], partition, *kind[1:]) for kind in kinds for partition in partitions}
-    return sorted("/".join(("state", *place)) for place in wanted - there)
+    operators = {(name.split("/", 2)[1],) for name in files if name.startswith("state/")}
+    lost = operators - {(place[1],) for place in placed}
+    return sorted("/".join(("state", *place)) for place in {*(wanted - there), *lost})
 
 
 def _reach(store: _StateStore) -> set[int]:

@@ -69,6 +69,7 @@ def rewind(
     from rekappa.operations.deeds import record_deed
     from rekappa.recovery import rewind as operation
     from rekappa.recovery.listing import queries_of
+    from rekappa.recovery.points import require_points
     from rekappa.runs.current import current_run
     from rekappa.runs.live import live_session
     from rekappa.store.runs import RunStore
@@ -96,11 +97,12 @@ def rewind(
         ended = (operation.resume if completing else operation.undo_rewind)(live, tell=note)
         out.record({"app": ended.app, "run": ended.id, "state": ended.state}, title="Goes on")
         return
+    if not (yes or dry_run):
+        _require_terminal()
+    require_points(home, store, current_run(store, loaded), loaded, bound, wanted)
     if cascade and not dry_run:
         _stop_chain(opened(), yes)
     run = current_run(store, loaded) if dry_run else operation.rewindable(store, loaded)
-    if new_savepoint and not dry_run:
-        _keep(home, run.app, run.id, queries_of(store, run))
     live = opened()
     note("trying it on a copy")
     plan = operation.plan_rewind(live, wanted, cascade=cascade)
@@ -108,6 +110,9 @@ def rewind(
     if dry_run:
         return
     _agree("Rewind?", yes)
+    if new_savepoint:
+        # Only now: a rewind that is refused leaves nothing behind.
+        _keep(home, run.app, run.id, queries_of(store, run))
     record_deed(home, "rewind", run.app, run.id, to=to or savepoint or ("newest" if new_savepoint else "no state"))
     ended = operation.rewind(live, plan, tell=note)
     if start and plan.downstream:
@@ -122,10 +127,14 @@ def rewind(
 
 
 def _agree(question: str, yes: bool) -> None:
-    if not yes and not sys.stdin.isatty():
-        raise RunError("Cannot ask for consent: there is no terminal", hint="Give --yes to go on without asking.")
     if not yes:
+        _require_terminal()
         click.confirm(question, abort=True, err=True)
+
+
+def _require_terminal() -> None:
+    if not sys.stdin.isatty():
+        raise RunError("Cannot ask for consent: there is no terminal", hint="Give --yes to go on without asking.")
 
 
 def _stop_chain(live: LiveApp, yes: bool) -> None:

@@ -35,6 +35,16 @@ class Cluster(Model):
     topic_prefix: str = ""
     options: Options = Field(default={})
 
+    @model_validator(mode="after")
+    def _loses_nothing(self) -> Self:
+        for key in self.options:
+            if key.lower().removeprefix("kafka.") == "failondataloss":
+                raise ValueError(
+                    f"{key} can't be set: events that Kafka has dropped are read from the archive, or refused; never "
+                    "passed over"
+                )
+        return self
+
     def topic(self, name: str) -> str:
         """The topic's name on this cluster."""
         return self.topic_prefix + name

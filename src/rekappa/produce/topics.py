@@ -59,7 +59,7 @@ def for_the_past(first: datetime) -> dict[str, str]:
 
 def require_kept(options: Mapping[str, str], topic: str, first: datetime, last: datetime) -> None:
     """Refuse events between these times, before one is sent, where the topic would change, refuse or delete them."""
-    now, found = datetime.now(UTC), _keeping(options, topic)
+    now, found = datetime.now(UTC), keeping(options, topic)
     problem = None
     if found.own_times:
         problem = "it stamps messages with the time at which they arrive (message.timestamp.type=LogAppendTime)"
@@ -76,7 +76,8 @@ def require_kept(options: Mapping[str, str], topic: str, first: datetime, last: 
         )
 
 
-def _keeping(options: Mapping[str, str], topic: str) -> Keeping:
+def keeping(options: Mapping[str, str], topic: str) -> Keeping:
+    """What the topic's settings say."""
     from confluent_kafka import KafkaException
     from confluent_kafka.admin import ConfigResource, ResourceType  # type: ignore[attr-defined]
 

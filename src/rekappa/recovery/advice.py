@@ -69,7 +69,17 @@ def _stopped(facts: OutageFacts) -> Advice:
         late = f"{facts.behind:,} events still wait." if facts.behind else "It has caught up."
         return Advice(Recovery.NOTHING, sinks, ("It stood still, and goes on where it was: no event is lost.", late))
     why = ("It stood still, and Kafka has all that it has not read: it goes on where it was, and no event is lost.",)
-    return Advice(Recovery.NOTHING, sinks, why, again)
+    return Advice(Recovery.NOTHING, sinks, (*why, *_left(facts, facts.kept_until)), again)
+
+
+def _left(facts: OutageFacts, until: datetime | None) -> tuple[str, ...]:
+    """How long there is time, before Kafka drops what is to be read."""
+    if until is None:
+        return ()
+    after = (
+        "after that the archive is read first" if facts.archived_since else "there is no archive: be done before that"
+    )
+    return (f"Kafka keeps the first of it until {format_instant(until)} at least; {after}.",)
 
 
 def _wrong(facts: OutageFacts, query: QueryFacts) -> Advice:
@@ -152,6 +162,7 @@ def _rewound(facts: OutageFacts, query: QueryFacts, why: Sequence[str]) -> Advic
         *why,
         f"Batch {query.point.batch}, of {format_instant(query.point.committed)}, can be restored, and all that follows "
         "it can be read again.",
+        *_left(facts, query.point.kept_until),
     )
     if query.consumers:
         why = (*why, f"{', '.join(query.consumers)} read what it writes: good data after bad would reach them.")

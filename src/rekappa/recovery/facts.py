@@ -28,6 +28,7 @@ from rekappa.record import record_ddl
 from rekappa.recovery.consumers import consumers, known_apps
 from rekappa.recovery.listing import query_restarts
 from rekappa.recovery.outage import Memory, OutageFacts, PointFact, QueryFacts, SinkPlace, Trouble
+from rekappa.recovery.retention import kept_until
 from rekappa.replay.batches import positions
 from rekappa.runs.current import current_run
 from rekappa.runs.live_run import LiveRun
@@ -78,6 +79,7 @@ def gather(
         run=run.id,
         going=run.state.going,
         behind=sum(max(0, kept[at].end - want.start) for at, want in wants.items() if at in kept),
+        kept_until=kept_until(loaded, home, wants.values(), kept),
         dropped=tuple(f"{want.position.topic}/{want.position.partition} ({want.position.region})" for want in gone),
         holes=_holes(spark, live, list(wants.values())) if gone else (),
         archived_since=since,
@@ -184,9 +186,11 @@ def _points(spark: SparkSession, live: LiveRun, store: RunStore, run: Run, windo
             if one.reader == 0
             for partition, end in one.ends.items()
         ]
-        lacking = dropped(wants, kept_by_kafka(live.loaded, live.home, live.sources))
-        holes = _holes(spark, live, wants) if lacking else ()
-        found[query.name] = PointFact(chosen.point.batch, chosen.point.committed, holes)
+        kept = kept_by_kafka(live.loaded, live.home, live.sources)
+        gone = dropped(wants, kept)
+        holes = _holes(spark, live, wants) if gone else ()
+        until = None if gone else kept_until(live.loaded, live.home, wants, kept)
+        found[query.name] = PointFact(chosen.point.batch, chosen.point.committed, holes, until)
     return found
 
 

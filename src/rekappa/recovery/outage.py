@@ -36,11 +36,12 @@ class SinkPlace(StrEnum):
 @dataclass(frozen=True, slots=True)
 class PointFact:
     """The newest batch at or before the window's start that can be restored. `holes` is what neither Kafka nor the
-    archive has of what would be read again from there."""
+    archive has of what would be read again from there; `kept_until` when Kafka may begin to drop it."""
 
     batch: int
     committed: datetime
     holes: tuple[str, ...] = ()
+    kept_until: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +68,8 @@ class OutageFacts:
 
     `dropped` names the partitions of which Kafka has dropped what the run reads next, `holes` what of it the archive
     lacks too. `archived_since` is from when on the archive of every source is there, `whole` whether that is from the
-    very first event of the topics. `behind` counts the events that wait.
+    very first event of the topics. `behind` counts the events that wait, `kept_until` is when Kafka may begin to drop
+    them for their age.
     """
 
     app: str
@@ -79,6 +81,7 @@ class OutageFacts:
     run: str | None = None
     going: bool = False
     behind: int = 0
+    kept_until: datetime | None = None
     dropped: tuple[str, ...] = ()
     holes: tuple[str, ...] = ()
     archived_since: datetime | None = None

@@ -26,6 +26,7 @@ from rekappa.recovery.graph import ChainedQuery
 from rekappa.recovery.listing import line, query_restarts
 from rekappa.recovery.live_app import LiveApp
 from rekappa.recovery.plan import QueryRewind, RewindPlan
+from rekappa.recovery.points import has_written
 from rekappa.recovery.preflight import preflight
 from rekappa.recovery.resets.topics import TopicReset
 from rekappa.replay.batches import positions
@@ -67,7 +68,7 @@ class _AppPlanning:
     def choose(self, name: str, wanted: Wanted, limits: Limits) -> None:
         """Choose the query's point; one that the app has only now begins without state, as any new one."""
         known = self.known.get(name, ())
-        if isinstance(wanted, NoState) or not known:
+        if isinstance(wanted, NoState) or not (known or has_written(self.live.store, self.run, name)):
             return
         found: Restart | None = choose(name, known, wanted)
         if found is not None and limits:

@@ -6,9 +6,9 @@ and what comes next of Kafka and the archive.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
@@ -17,20 +17,24 @@ from rekappa.checkpoints.fingerprint import read_fingerprint, require_same_state
 from rekappa.checkpoints.fork import files_of, fork
 from rekappa.checkpoints.points import last_restorable, restart_points
 from rekappa.checkpoints.restarts import Restart
+from rekappa.config.bind import Query
 from rekappa.config.load import Loaded
 from rekappa.config.model import KafkaCandidate
 from rekappa.errors import RunError
 from rekappa.home import Home
+from rekappa.plan.catch_up import aligned_ends
 from rekappa.plan.coverage import Want, dropped
 from rekappa.plan.offsets import Position
 from rekappa.planning.catch_up import kept_by_kafka, look
+from rekappa.replay.positions import BUCKET
 from rekappa.runs.built import BuiltQuery, build_queries
-from rekappa.runs.catch_up import FromKafka
+from rekappa.runs.catch_up import NO_DATA, FromArchive, FromKafka
 from rekappa.runs.history import reached
-from rekappa.runs.live_run import LiveRun
+from rekappa.runs.live_run import LiveRun, require_kafka
 from rekappa.runs.queries import StopBetweenBatches
 from rekappa.spark.failures import read_failure
-from rekappa.spark.offsetlog import last_committed, last_planned, read_batch
+from rekappa.spark.offsetlog import logged_topic, read_batch
+from rekappa.spark.plans.topics import topics_read
 from rekappa.spark.state import PROVIDER, settings
 from rekappa.storage.location import Location
 
@@ -62,40 +66,62 @@ def preflight(spark: SparkSession, live: LiveRun, chosen: Mapping[str, Restart])
     """Try every query from its point; answer what is worth saying of each. Refuses what would not go on, or wrongly."""
     light = replace(live, loaded=lightly(live.loaded))
     built = {one.query.name: one for one in build_queries(spark, light, FromKafka(light, spark))}
-    gone = _archived(spark, live, built, chosen)
-    return {query: _try(spark, live, built[query], one, gone) for query, one in chosen.items()}
+    notes = {name: _compared(built[name], at) for name, at in chosen.items()}
+    tried = _from_archive(spark, live, chosen) or built
+    return {name: (*notes[name], *_try(spark, live, tried[name], at)) for name, at in chosen.items()}
 
 
-def _archived(
-    spark: SparkSession, live: LiveRun, built: Mapping[str, BuiltQuery], chosen: Mapping[str, Restart]
-) -> bool:
-    """Whether the archive has to be read first; refuses where that lacks some of what Kafka has dropped."""
+@dataclass(frozen=True)
+class _ArchiveTrial(FromArchive):
+    """The archive from where each query's point is, as far as one small batch goes."""
+
+    points: Mapping[str, Restart] = field(default_factory=dict)
+
+    def query(self, query: Query, rows: DataFrame) -> DataFrame:
+        at, order = self.points[query.name], self.live.feeds(query)
+        starts = reached(at.folder, at.point.batch, order)
+        until = {place: max(start, self.until[query.name].get(place, 0)) for place, start in starts.items()}
+        ends = aligned_ends(self.found.points, starts, until, max_rows=RECORDS, max_span=BUCKET)
+        log = read_batch(at.folder, at.point.batch).sources
+        return self._feeds[query.job].in_step(rows, log, ends[:1])
+
+
+def _from_archive(spark: SparkSession, live: LiveRun, chosen: Mapping[str, Restart]) -> dict[str, BuiltQuery]:
+    """The queries on the archive, where Kafka no longer has what comes next; none where it has. Refuses where the
+    archive lacks some of it."""
     wants: dict[Position, Want] = {}
-    for name, at in chosen.items():
-        for place, end in reached(at.folder, at.point.batch, live.feeds(built[name].query)).items():
+    for query in (query for query in live.bound if query.name in chosen):
+        at = chosen[query.name]
+        for place, end in reached(at.folder, at.point.batch, live.feeds(query)).items():
             wants[place] = Want(place, min(end, wants[place].start) if place in wants else end)
     if not dropped(wants.values(), kept_by_kafka(live.loaded, live.home, live.sources)):
-        return False
-    look(spark, live.loaded, live.home, list(wants.values())).require(f"rewind {live.loaded.config.app!r}")
-    return True
+        return {}
+    require_kafka(live)
+    found = look(spark, live.loaded, live.home, list(wants.values()))
+    found.require(f"rewind {live.loaded.config.app!r}")
+    starts, until = {at: want.start for at, want in wants.items()}, dict.fromkeys(chosen, found.coverage.hand_over)
+    feeding = _ArchiveTrial(live, spark, found, starts, until, points=chosen)
+    return {one.query.name: one for one in build_queries(spark, live, feeding)}
 
 
-def _try(spark: SparkSession, live: LiveRun, one: BuiltQuery, at: Restart, archived: bool) -> tuple[str, ...]:
+def _compared(one: BuiltQuery, at: Restart) -> tuple[str, ...]:
+    """What Spark does not notice: other topics than the log's, and state that would be taken for other state."""
+    _require_same_topics(one, at)
     kept = read_fingerprint(at.folder)
-    notes = [] if kept is None else list(require_same_state(at.query, kept, one.operators))
-    if kept is None and one.operators:
-        notes.append("nobody kept what its state is of: only Spark's own comparison of types was made")
-    if archived:
-        return (*notes, "not tried: Kafka has dropped what comes next, the archive will be read first")
+    if kept is not None:
+        return require_same_state(at.query, kept, one.operators)
+    return ("nobody kept what its state is of: only Spark's own comparison of types was made",) * bool(one.operators)
+
+
+def _try(spark: SparkSession, live: LiveRun, one: BuiltQuery, at: Restart) -> tuple[str, ...]:
     mode = live.loaded.config.sinks[one.query.sink].output_mode
-    ran = _run(spark, live.home, one, at.folder, at.point.batch, mode)
-    if not ran:
-        # Nothing comes after the point: the batch before it has something to read.
-        earlier = last_restorable(each for each in restart_points(listed(at.folder)) if each.batch < at.point.batch)
-        ran = earlier is not None and _run(spark, live.home, one, at.folder, earlier.batch, mode)
-    if not ran:
-        notes.append("not tried: there is nothing to read after this point")
-    return tuple(notes)
+    if _run(spark, live.home, one, at.folder, at.point.batch, mode):
+        return ()
+    # Nothing comes after the point: the batch before it has something to read.
+    earlier = last_restorable(each for each in restart_points(listed(at.folder)) if each.batch < at.point.batch)
+    if earlier is not None and _run(spark, live.home, one, at.folder, earlier.batch, mode):
+        return ()
+    return ("not tried: there is nothing to read after this point",)
 
 
 def _run(spark: SparkSession, home: Home, one: BuiltQuery, folder: Location, batch: int, mode: str) -> bool:
@@ -113,7 +139,7 @@ def _run(spark: SparkSession, home: Home, one: BuiltQuery, folder: Location, bat
         writer = one.rows.writeStream.foreachBatch(nowhere).outputMode(mode).queryName(f"preflight {scratch.name}")
         writer = writer.option("checkpointLocation", scratch.uri).trigger(availableNow=True)
         try:
-            with settings(spark, {PROVIDER: one.provider}):
+            with settings(spark, {PROVIDER: one.provider, NO_DATA: "false"}):
                 query = writer.start()
             query.awaitTermination()
         except Exception as error:
@@ -123,30 +149,22 @@ def _run(spark: SparkSession, home: Home, one: BuiltQuery, folder: Location, bat
                     f"Cannot go on with query {one.query.name!r} after batch {batch}: {found.cause}",
                     hint=f"{found.remedy or 'It was tried on a copy, into nothing.'} Nothing was changed.",
                 ) from error
-        if done and last_planned(scratch) is not None:
-            _require_same_topics(one, folder, batch, scratch)
         return bool(done)
 
 
-def _require_same_topics(one: BuiltQuery, folder: Location, batch: int, scratch: Location) -> None:
-    """Refuse sources in another order than the log has them: Spark compares their number alone."""
-    last = last_committed(scratch)
-    before, after = (
-        [sorted(_topics(line)) for line in read_batch(at, number).sources]
-        for at, number in ((folder, batch), (scratch, batch if last is None else last))
-    )
-    if before != after:
+def _require_same_topics(one: BuiltQuery, at: Restart) -> None:
+    """Refuse sources that differ from the log in number, order or topic: Spark compares their number alone."""
+    before = [logged_topic(line) for line in read_batch(at.folder, at.point.batch).sources]
+    now = list(topics_read(one.rows))
+    if before != now:
         raise RunError(
-            f"Cannot go on with query {one.query.name!r}: its state was made of {before}, now it reads {after}",
+            f"Cannot go on with query {one.query.name!r}: by its log it reads {_shown(before)}, now {_shown(now)}",
             hint="Read the same topics in the same order, or rewind with --no-state.",
         )
 
 
-def _topics(line: str | None) -> list[str]:
-    import json
-
-    told = json.loads(line) if line and line.startswith("{") else None
-    return list(told) if isinstance(told, dict) else []
+def _shown(topics: Sequence[str | None]) -> str:
+    return ", ".join(topic or "no topic" for topic in topics) or "nothing"
 
 
 @contextmanager

@@ -56,6 +56,14 @@ def read_batch(checkpoint: Location, number: int) -> LoggedBatch:
     )
 
 
+def logged_topic(line: str | None) -> str | None:
+    """The topic that a line of the log is about: Kafka's are `{"plays":{"0":120}}`; None for one of another source."""
+    told = json.loads(line) if line and line.startswith("{") else None
+    if not isinstance(told, dict) or not all(isinstance(ends, dict) for ends in told.values()):
+        return None
+    return ",".join(sorted(told)) or None
+
+
 def committed_batches(checkpoint: Location, after: int | None) -> Iterator[tuple[LoggedBatch, datetime]]:
     """The committed batches above `after`, in order, each with the time of its commit."""
     for number in _numbers(checkpoint / "commits"):

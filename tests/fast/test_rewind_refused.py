@@ -1,0 +1,230 @@
+"""Rewinds that are refused before Spark is started: through the command line, over real files and a real store.
+
+Each ends with code 2 and names what is wrong; afterwards every file and every record is as it was.
+"""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from rekappa.checkpoints.savepoints import take
+from rekappa.cli.main import main
+from rekappa.home import Home
+from rekappa.runs.current import OPEN, REWIND, UNDOING
+from rekappa.storage.location import Location
+from rekappa.store.record import Batch, Kind, Run, State
+from rekappa.store.runs import RunStore
+
+RUN = "live_20261101_000000_ab12"
+CODE = """
+from rekappa import App
+
+app = App("shop")
+
+@app.job
+def counts(clicks):
+    return clicks
+"""
+CONFIG = """
+app: shop
+sources:
+  clicks:
+    schema: id BIGINT, event_ts TIMESTAMP
+    event_time: event_ts
+    candidates:
+      live: {type: kafka, topic: clicks}
+      past: {type: iceberg, table: lake.shop.clicks, follow: true}
+sinks:
+  counts: {type: "null"}
+"""
+BATCHES = 6
+
+
+@dataclass(frozen=True)
+class Shop:
+    """An app with a live run of six batches that has stopped; its state is RocksDB's, a snapshot every third batch."""
+
+    folder: Path
+    home: Home
+    store: RunStore
+
+    @property
+    def query(self) -> Location:
+        return self.home.checkpoint("shop", RUN) / "counts"
+
+    def everything(self) -> dict[str, Any]:
+        files = (path for path in self.home.root.rglob("*") if path.is_file() and not path.name.startswith("runs.db"))
+        return {
+            "files": {str(path): (path.read_bytes(), path.stat().st_mtime_ns) for path in files},
+            "runs": self.store.runs(),
+            "batches": self.store.batches(RUN, "counts"),
+        }
+
+    def call(self, *words: str) -> Any:
+        environ = {"REKAPPA_HOME": str(self.home.root)}
+        return CliRunner(env=environ).invoke(main, [words[0], str(self.folder), *words[1:]])
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Shop:
+    folder = tmp_path / "shop"
+    folder.mkdir()
+    (folder / "app.py").write_text(CODE)
+    (folder / "rekappa.yaml").write_text(CONFIG)
+    home = Home(tmp_path / ".rekappa")
+    store = RunStore.open(home)
+    spec = {"selected": {"clicks": "live"}, "targets": {"counts": ""}, "elsewhere": {}}
+    store.create(Run(RUN, "shop", Kind.LIVE, str(folder), state=State.STOPPED, spec=spec))
+    store.record_batches(Batch(RUN, "counts", at, (), None, datetime.now(UTC)) for at in range(-1, BATCHES))
+    made = Shop(folder, home, store)
+    for at in range(BATCHES):
+        (made.query / "offsets" / str(at)).write(f'v1\n{{"batchTimestampMs":1790000000000}}\n{{"clicks":{{"0":{at}}}}}')
+        (made.query / "commits" / str(at)).write("v1\n{}")
+        (made.query / f"state/0/0/{at + 1}.changelog").write("changes")
+    for version in (3, 6):
+        (made.query / f"state/0/0/SSTs/{version}.sst").write("sst")
+        with zipfile.ZipFile((made.query / f"state/0/0/{version}.zip").path, "w") as packed:
+            packed.writestr("metadata", f'v1\n{{"sstFiles":[{{"dfsSstFileName":"{version}.sst"}}]}}')
+    (made.query / "metadata").write('{"id":"own"}')
+    return made
+
+
+def purged(shop: Shop) -> None:
+    for name in ("commits/0", "offsets/0", "state/0/0/1.changelog"):
+        (shop.query / name).remove()
+
+
+def lost(name: str) -> Callable[[Shop], None]:
+    def remove(shop: Shop) -> None:
+        (shop.query / name).remove()
+
+    return remove
+
+
+def gone(shop: Shop) -> None:
+    shop.query.remove()
+
+
+def damaged(shop: Shop) -> None:
+    (shop.query / "state/0/0/6.zip").write("no zip")
+
+
+def open_operation(state: str) -> Callable[[Shop], object]:
+    return lambda shop: shop.store.update(RUN, progress={REWIND: state})
+
+
+def abandoned(shop: Shop) -> None:
+    shop.store.update(RUN, state=State.ABANDONED)
+
+
+def kept(shop: Shop) -> None:
+    take(shop.home, "shop", RUN, ["counts"], "kept")
+
+
+def kept_and_lost(shop: Shop) -> None:
+    kept(shop)
+    (shop.home.savepoints("shop") / "kept/counts/state/0/0/6.zip").remove()
+
+
+def without_log(shop: Shop) -> None:
+    for at in range(BATCHES):
+        (shop.query / f"offsets/{at}").remove()
+
+
+def nothing(shop: Shop) -> None:
+    pass
+
+
+LONG_AGO = (datetime.now(UTC) - timedelta(days=400)).isoformat()
+REFUSALS: dict[str, tuple[Callable[[Shop], object], tuple[str, ...], tuple[str, ...]]] = {
+    "purged": (purged, ("--to", "0"), ("to batch 0: there is no such batch", "can be restored: 2 (")),
+    "a batch that never was": (nothing, ("--to", "99"), ("to batch 99: there is no such batch", "5 (committed")),
+    "a change is lost": (
+        lost("state/0/0/2.changelog"),
+        ("--to", "1"),
+        ("to batch 1: it lacks state/0/0/2.changelog", "can be restored: 0 (", "2 ("),
+    ),
+    "the log is lost": (lost("offsets/3"), ("--to", "4"), ("to batch 4: it lacks offsets/3", "2 (", "5 (")),
+    "a file that a snapshot names is lost": (
+        lost("state/0/0/SSTs/3.sst"),
+        ("--to", "2"),
+        ("Cannot restore batch 2 of", "it lacks state/0/0/SSTs/3.sst", "checkpoints APP --verify"),
+    ),
+    "a snapshot is damaged": (damaged, ("--to", "5"), ("6.zip: it is damaged",)),
+    "the whole checkpoint is lost": (
+        gone,
+        ("--to", "2"),
+        ("Cannot rewind query 'counts' to batch 2", "--no-state"),
+    ),
+    "before the first": (nothing, ("--to", LONG_AGO), ("was committed by", "can be restored: 0 (")),
+    "no time": (nothing, ("--to", "teatime"), ("Cannot rewind to 'teatime'", "Write a batch's number")),
+    "an unknown savepoint": (kept, ("--savepoint", "other"), ("savepoint 'other' holds no batch",)),
+    "a savepoint that lost a file": (
+        kept_and_lost,
+        ("--savepoint", "kept"),
+        ("savepoint 'kept' holds no batch of it that counts, or one that can't be restored",),
+    ),
+    "nothing to keep": (
+        without_log,
+        ("--new-savepoint",),
+        ("none of its batches can be restored",),
+    ),
+    "a rewind is open": (open_operation(OPEN), ("--to", "2"), ("is not completed", "--resume")),
+    "an undoing is open": (open_operation(UNDOING), ("--no-state",), ("is not completed", "--resume")),
+    "the run was abandoned": (abandoned, ("--to", "2"), ("Cannot find a live run of 'shop'",)),
+    "another candidate": (
+        nothing,
+        ("--to", "2", "--set", "sources.clicks.selected=past"),
+        ("it read {'clicks': 'live'}, now {'clicks': 'past'} is selected",),
+    ),
+    "events may be passed over": (
+        nothing,
+        ("--to", "2", "--set", "clusters.main={bootstrap: stack, options: {failOnDataLoss: false}}"),
+        ("failOnDataLoss", "never passed over"),
+    ),
+    "two points": (nothing, ("--to", "2", "--no-state"), ("give one of --to",)),
+    "no point": (nothing, (), ("give one of --to",)),
+}
+
+
+@pytest.mark.parametrize("name", REFUSALS)
+def test_refused_and_nothing_changed(shop: Shop, name: str) -> None:
+    prepare, words, told = REFUSALS[name]
+    prepare(shop)
+    before = shop.everything()
+    for more in ((), ("--dry-run",)):
+        ended = shop.call("rewind", *words, "--yes", *more)
+        assert ended.exit_code == 2, ended.output
+        for text in told:
+            assert text in " ".join(ended.output.split()), ended.output
+        assert shop.everything() == before
+
+
+def test_a_run_that_is_going_and_a_person_who_can_t_be_asked(shop: Shop) -> None:
+    with shop.store.claim(["live shop/counts"], "run 'shop'") as claim:
+        claim.begin(RUN)
+        before = shop.everything()
+        for words in (("--to", "2"), ("--new-savepoint",), ("--no-state",)):
+            ended = shop.call("rewind", *words, "--yes")
+            assert (ended.exit_code, f"run {RUN} is going" in ended.output) == (2, True), ended.output
+        assert shop.everything() == before
+        claim.end(State.STOPPED)
+    before = shop.everything()
+    for words in (("--to", "2"), ("--new-savepoint",), ("--no-state",)):
+        ended = shop.call("rewind", *words)
+        assert (ended.exit_code, "Cannot ask for consent" in ended.output) == (2, True), ended.output
+    assert shop.everything() == before, "no savepoint was taken"
+
+
+def test_nothing_has_run(shop: Shop, tmp_path: Path) -> None:
+    ended = CliRunner(env={"REKAPPA_HOME": str(tmp_path / "none")}).invoke(main, ["rewind", str(shop.folder), "--to=1"])
+    assert ended.exit_code == 2
+    assert not (tmp_path / "none").exists()
