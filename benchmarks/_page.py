@@ -57,6 +57,19 @@ SECTIONS = {
             Figure("seconds", "seconds"),
         ),
     ),
+    "lookups": Section(
+        "Lookups that travel in time",
+        "A day of events joined with a table of versions as of each event's time, in bulk, against the same backfill"
+        " with the table of today; and the two joins alone.",
+        (
+            Figure("events", "rows"),
+            Figure("keys", "keys"),
+            Figure("versions", "versions"),
+            Figure("time to the backfill with today's table", "as_of_to_today", "at most 2"),
+            Figure("time of the join alone to that with today's table", "join_as_of_to_today"),
+            Figure("events per second", "events_per_second"),
+        ),
+    ),
     "window": Section(
         "Growth with the window",
         "The same backfill over 1, 6 and 24 hours.",

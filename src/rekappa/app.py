@@ -13,7 +13,7 @@ results declares their sinks and returns them by name:
 
 The decorator returns the function unchanged: a job can be called, tested and moved like any other. A
 parameter with a default is not a source: it keeps its default. One that the configuration declares as a lookup gets a
-`Lookup` instead of a stream.
+`Lookup` instead of a stream, or `Answers` if it is a service.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from rekappa.errors import AppError
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+    from rekappa.answers import Answers
     from rekappa.lookup import Lookup
 
 _NOT_CALLED_AT_ONCE: tuple[tuple[Callable[[Any], bool], str], ...] = (
@@ -43,7 +44,7 @@ Body = TypeVar("Body", bound=Callable[..., Any])
 class Job:
     """One streaming computation: which sources it reads, which outputs it makes.
 
-    `lookups` are its parameters that are tables as they were then; `given` holds those that have been opened.
+    `lookups` are its parameters that are tables or services as they were then; `given` holds those that are open.
     """
 
     name: str
@@ -51,7 +52,7 @@ class Job:
     outputs: tuple[str, ...]
     body: Callable[..., Any]
     lookups: tuple[str, ...] = ()
-    given: Mapping[str, Lookup] = field(default_factory=dict)
+    given: Mapping[str, Lookup | Answers] = field(default_factory=dict)
 
     @property
     def doc(self) -> str:

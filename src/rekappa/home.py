@@ -111,3 +111,7 @@ class Home:
     def savepoints(self, app: str) -> Location:
         """Where an app's checkpoints that are kept by name are, one folder for each."""
         return self.storage / "savepoints" / app
+
+    def answers(self, app: str, lookup: str) -> Location:
+        """Where what a service answered lies until it is in the record."""
+        return self.storage / "answers" / app / lookup

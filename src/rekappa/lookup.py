@@ -58,8 +58,9 @@ class Lookup:
         `deleted` is a BOOLEAN column: a row in which it is true ends its key. `sequence` ranks rows of one key.
         """
         named = (key,) if isinstance(key, str) else tuple(key)
-        _require(rows, (*named, valid_from, *(one for one in (sequence, deleted) if one)), "the lookup's rows")
-        _require_instant(rows, valid_from, "valid_from")
+        require_columns(rows, (*named, valid_from, *(one for one in (sequence, deleted) if one)), "the lookup's rows")
+        require_instant(rows, valid_from, "valid_from")
+        _require_ranks(rows, sequence, deleted)
         return cls(_held(rows, named, valid_from, sequence, deleted, order), named)
 
     def held_now(self) -> DataFrame:
@@ -92,9 +93,14 @@ class Lookup:
         unknown = [name for name in on or {} if name not in self.key]
         if unknown:
             raise AppError(f"Cannot join a lookup on {unknown[0]!r}: its key is {', '.join(self.key)}")
-        _require(events, (at, *(theirs for _, theirs in pairs)), "the events")
-        _require_instant(events, at, "at")
-        twice = [name for name in self.columns if name in events.columns]
+        require_columns(events, (at, *(theirs for _, theirs in pairs)), "the events")
+        require_instant(events, at, "at")
+        if how not in ("left", "inner"):
+            raise AppError(f"Cannot join a lookup with how={how!r}", hint="It is 'left' or 'inner'.")
+        for name, theirs in pairs:
+            require_alike(self.rows, name, events, theirs)
+        taken = {name.lower() for name in events.columns}
+        twice = [name for name in self.columns if name.lower() in taken]
         if twice:
             raise AppError(
                 f"Cannot join a lookup: both it and the events have a column {twice[0]!r}",
@@ -103,13 +109,13 @@ class Lookup:
         # Names of our own: whatever the columns of both sides are called, nothing is ambiguous.
         mine = {name: f"__lookup_{number}" for number, name in enumerate(self.rows.columns)}
         versions = self.rows.toDF(*mine.values())
-        moment = events[_quoted(at)]
+        moment = events[quoted(at)]
         holds = (F.col(mine[_FROM]) <= moment) & (moment < F.col(mine[_TO]))
         for name, theirs in pairs:
-            holds = holds & (events[_quoted(theirs)] == F.col(mine[name]))
+            holds = holds & (events[quoted(theirs)] == F.col(mine[name]))
         joined = events.join(versions, holds, "left" if how == "left" else "inner")
         added = [F.col(mine[name]).alias(name) for name in self.columns]
-        return joined.select(*(events[_quoted(name)] for name in events.columns), *added)
+        return joined.select(*(events[quoted(name)] for name in events.columns), *added)
 
 
 def _held(
@@ -119,20 +125,20 @@ def _held(
     from pyspark.sql import Window
     from pyspark.sql import functions as F
 
-    own = Window.partitionBy(*(F.col(_quoted(name)) for name in key))
-    ranked: list[Column] = [F.col(_quoted(valid_from)), *([F.col(_quoted(sequence))] if sequence else [])]
+    own = Window.partitionBy(*(F.col(quoted(name)) for name in key))
+    ranked: list[Column] = [F.col(quoted(one)) for one in (valid_from, sequence, deleted) if one is not None]
     if order is Precedence.ARRIVAL and sequence is not None:
         before = own.orderBy(*ranked).rowsBetween(Window.unboundedPreceding, -1)
-        known = F.max(F.col(_quoted(sequence))).over(before)
-        rows = rows.withColumn(_TO, known).where(F.col(_TO).isNull() | (F.col(_quoted(sequence)) > F.col(_TO)))
-    end = F.coalesce(F.lead(F.col(_quoted(valid_from))).over(own.orderBy(*ranked)), F.lit(_FOREVER).cast("timestamp"))
-    kept = rows.withColumn(_TO, end).withColumn(_FROM, F.col(_quoted(valid_from))).where(F.col(_FROM) < F.col(_TO))
+        known = F.max(F.col(quoted(sequence))).over(before)
+        rows = rows.withColumn(_TO, known).where(F.col(_TO).isNull() | (F.col(quoted(sequence)) > F.col(_TO)))
+    end = F.coalesce(F.lead(F.col(quoted(valid_from))).over(own.orderBy(*ranked)), F.lit(_FOREVER).cast("timestamp"))
+    kept = rows.withColumn(_TO, end).withColumn(_FROM, F.col(quoted(valid_from))).where(F.col(_FROM) < F.col(_TO))
     if deleted is not None:
-        kept = kept.where(~F.coalesce(F.col(_quoted(deleted)), F.lit(False)))
+        kept = kept.where(~F.coalesce(F.col(quoted(deleted)), F.lit(False)))
     return kept.drop(*(name for name in (valid_from, sequence, deleted) if name is not None and name not in key))
 
 
-def _require(rows: DataFrame, names: Sequence[str], whose: str) -> None:
+def require_columns(rows: DataFrame, names: Sequence[str], whose: str) -> None:
     for name in names:
         if name not in rows.columns:
             raise AppError(
@@ -140,7 +146,36 @@ def _require(rows: DataFrame, names: Sequence[str], whose: str) -> None:
             )
 
 
-def _require_instant(rows: DataFrame, name: str, what: str) -> None:
+def require_alike(rows: DataFrame, name: str, events: DataFrame, theirs: str) -> None:
+    """Refuse keys that Spark would convert before it compares them: one event could match two keys, or fail."""
+    own, other = (
+        _kind(frame.schema[column].dataType.simpleString()) for frame, column in ((rows, name), (events, theirs))
+    )
+    if own != other:
+        raise AppError(
+            f"Cannot join a lookup: its key {name!r} is a {own} and the events' {theirs!r} a {other}",
+            hint="Give both the same type: .withColumn(…, F.col(…).cast(…)).",
+        )
+
+
+def _kind(name: str) -> str:
+    """The type, but whole numbers of any width are alike, and so are texts."""
+    if name in ("tinyint", "smallint", "int", "bigint"):
+        return "whole number"
+    return "string" if name.startswith(("string", "varchar", "char")) else name
+
+
+def _require_ranks(rows: DataFrame, sequence: str | None, deleted: str | None) -> None:
+    if deleted is not None and (kind := rows.schema[deleted].dataType.simpleString()) != "boolean":
+        raise AppError(f"Cannot use {deleted!r} as deleted of a lookup: it is a {kind}, not a BOOLEAN")
+    if sequence is not None and _kind(rows.schema[sequence].dataType.simpleString()) == "string":
+        raise AppError(
+            f"Cannot use {sequence!r} as sequence of a lookup: it is a text, in which 9 comes after 10",
+            hint="Let a view cast it to a number.",
+        )
+
+
+def require_instant(rows: DataFrame, name: str, what: str) -> None:
     kind = rows.schema[name].dataType.simpleString()
     if kind != "timestamp":
         raise AppError(
@@ -150,5 +185,5 @@ def _require_instant(rows: DataFrame, name: str, what: str) -> None:
         )
 
 
-def _quoted(name: str) -> str:
+def quoted(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"

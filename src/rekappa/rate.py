@@ -129,10 +129,14 @@ def pace_of(spark: SparkSession, caps: Sequence[Cap]) -> Pace | None:
         return None
     from rekappa.tokens import bucket
 
-    # Only a cluster's tasks need to reach the driver from other machines.
-    local = str(spark.conf.get("spark.master", "local")).startswith("local")
-    host = "127.0.0.1" if local else str(spark.conf.get("spark.driver.host", "127.0.0.1"))
+    host = driver_host(spark)
     return Pace(tuple(bucket(host, cap.name, cap.rows_per_second) for cap in caps))
+
+
+def driver_host(spark: SparkSession) -> str:
+    """Where tasks reach this process: only those of a cluster are on other machines."""
+    local = str(spark.conf.get("spark.master", "local")).startswith("local")
+    return "127.0.0.1" if local else str(spark.conf.get("spark.driver.host", "127.0.0.1"))
 
 
 def rate_limit(df: DataFrame, rows_per_second: float | None, name: str = "job") -> DataFrame:

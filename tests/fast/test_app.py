@@ -19,7 +19,7 @@ def frame(name: str) -> Any:
 
 
 def test_the_public_surface_is_what_it_says() -> None:
-    assert rekappa.__all__ == ["App", "Lookup", "RekappaError", "__version__", "limit_calls", "rate_limit"]
+    assert rekappa.__all__ == ["Answers", "App", "Lookup", "RekappaError", "__version__", "limit_calls", "rate_limit"]
     for name in rekappa.__all__:
         assert hasattr(rekappa, name)
 

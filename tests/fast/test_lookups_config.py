@@ -17,7 +17,8 @@ from rekappa.lookup import Precedence
 from rekappa.lookups.keep import kept_lookups
 from rekappa.lookups.versions import versions_of
 from rekappa.plan.encode import decode_head, encode_head
-from rekappa.plan.plan import JobPlan, LookupPlan, Mode, Plan
+from rekappa.plan.plan import CallsPlan, JobPlan, LookupPlan, Mode, Plan
+from rekappa.plan.report import plan_report, plan_summary
 from rekappa.timeline import Window
 
 BASE = """
@@ -65,6 +66,16 @@ def shop(folder: Path, lookup: str) -> Loaded:
         ("{type: kafka, source: orders, key: shelf}", "'shelf', which is no column of source 'orders'"),
         ("{type: kafka, source: orders, key: sku, sequence: lsn}", "'lsn', which is no column"),
         ("{type: mysql, table: prices, key: sku}", "mysql"),
+        ("{type: service, key: sku}", "answer"),
+        ("{type: service, key: sku, answer: ''}", "answer"),
+        ("{type: service, key: sku, answer: price MONEY}", "MONEY"),
+        ("{type: service, key: sku, answer: sku BIGINT}", "both have a column 'sku'"),
+        ("{type: service, key: sku, answer: price INT, missing: guess}", "missing"),
+        ("{type: service, key: sku, answer: price INT, max_calls_per_second: 0}", "max_calls_per_second"),
+        ("{type: service, key: sku, answer: price INT, table: answers}", "name catalog, namespace and table"),
+        ("{type: iceberg, table: lake.ref.prices, key: sku, unknown_past: guess}", "unknown_past"),
+        ("{type: iceberg, table: lake.a.b, key: sku, versions: lake.a.b}", "which is the table of lookup 'prices'"),
+        ("{type: postgres, database: d, table: t, key: sku, versions: lake.shop.orders}", "the archive of source"),
     ],
 )
 def test_what_can_not_be_looked_up_is_refused_when_the_file_is_read(tmp_path: Path, lookup: str, said: str) -> None:
@@ -91,7 +102,7 @@ def test_where_versions_are(tmp_path: Path, lookup: str, table: str, since: str,
 
 def test_changes_are_read_from_the_archive_of_their_topic(tmp_path: Path) -> None:
     found = versions_of(shop(tmp_path, "{type: kafka, source: orders, key: sku, sequence: id}").config, "prices")
-    assert (found.table, found.sequence, found.order) == ("lake.shop.orders", "id", Precedence.ARRIVAL)
+    assert (found.table, found.sequence, found.order) == ("lake.shop.orders", "__rank", Precedence.ARRIVAL)
 
 
 def test_a_parameter_is_a_source_or_a_lookup(tmp_path: Path) -> None:
@@ -132,11 +143,23 @@ def test_only_a_lookup_that_is_kept_can_be_looked_at(tmp_path: Path) -> None:
 
 def test_a_plan_keeps_the_versions_that_it_was_made_on() -> None:
     window = Window(datetime(2026, 11, 1, tzinfo=UTC), datetime(2026, 11, 2, tzinfo=UTC))
-    lookups = (LookupPlan("prices", "lake.a.b", 7, 3, window.start), LookupPlan("empty", "lake.a.c", None, 0, None))
+    lookups: tuple[LookupPlan, ...] = (LookupPlan("prices", "lake.a.b", 7, 3, window.start),)
+    lookups += (LookupPlan("empty", "lake.a.c", None, 0, None),)
+    for calls in (CallsPlan("call", window.end), CallsPlan("null", window.end, 9, 2, window)):
+        lookups += (LookupPlan("risk", "lake.a.d", None, 7, window.start, calls),)
     zero = window.length * 0
     job = JobPlan("priced", ("priced",), Mode.BULK, "", zero, "", zero, "", window, (), lookups=lookups)
     plan = Plan("shop", window, (), (job,))
     assert decode_head(encode_head(plan), {}) == plan
+    said = {fact.label: f"{fact.value}; {fact.why}" for fact in plan_report(plan).jobs[0].facts}
+    assert said["lookup prices"].startswith("lake.a.b as of each event's time; 3 versions begin in what is read")
+    assert said["service risk"] == (
+        "answers from lake.a.d; 9 calls, 2 without an answer (nulls), recorded since 2026-11-01T00:00Z"
+    )
+    told = [one["calls"] for one in plan_summary(plan)["jobs"][0]["lookups"]]
+    assert [one and (one["calls"], one["unanswered"], one["missing"]) for one in told] == [
+        None, None, (None, None, "call"), (9, 2, "null"),
+    ]  # fmt: skip
 
 
 def test_the_same_app_without_lookups_reads_sources_alone() -> None:

@@ -49,7 +49,7 @@ def test_what_passes(matched: int, known: dict[Cause, int], late: Late, told: bo
     bad = {Cause.UNEXPLAINED, Cause.NOT_FINAL, Cause.LATE_IN_BACKFILL} | ({Cause.LATE} if late is Late.DROP else set())
     if bad & set(known):
         assert outcome is Outcome.FAILED
-    elif Cause.CODE in known and not told:
+    elif (Cause.CODE in known and not told) or Cause.LOOKUP in known:
         assert outcome is Outcome.NEEDS_YES
     else:
         assert outcome is Outcome.PASSED

@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import sys
 from datetime import UTC, datetime, timedelta
+from http.server import ThreadingHTTPServer
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
+from threading import Thread
 from types import ModuleType
 from typing import TYPE_CHECKING
+
+import pytest
+
+from rekappa import Answers, Lookup
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -16,14 +22,14 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 NOON = datetime(2026, 11, 1, 12, tzinfo=UTC)
 
 
-def load_example(name: str) -> ModuleType:
-    spec = spec_from_file_location(f"example_{name}", EXAMPLES / name / "app.py")
+def load_example(name: str, module: str = "app") -> ModuleType:
+    spec = spec_from_file_location(f"example_{name}_{module}", EXAMPLES / name / f"{module}.py")
     assert spec is not None
     assert spec.loader is not None
-    module = module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
+    made = module_from_spec(spec)
+    sys.modules[spec.name] = made
+    spec.loader.exec_module(made)
+    return made
 
 
 def at(minutes: float) -> datetime:
@@ -52,3 +58,22 @@ def test_sessions_are_merged_in_whatever_order_their_events_come() -> None:
     spans = [(at * minute, at * minute, 1) for at in (0, 4, 9, 15, 19)]
     assert merge(spans) == merge(spans[::-1]) == [(0, 9 * minute, 3), (15 * minute, 19 * minute, 2)]
     assert merge([*merge([spans[0], spans[2]]), spans[1]]) == [(0, 9 * minute, 3)]
+
+
+def test_a_play_earns_what_held_when_it_was_played(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    service = load_example("royalties", "service")
+    server = ThreadingHTTPServer(("127.0.0.1", 0), service.Risk)
+    Thread(target=server.serve_forever, daemon=True).start()
+    monkeypatch.setenv("RISK_URL", f"http://127.0.0.1:{server.server_address[1]}/")
+    app = load_example("royalties")
+    schema = "playback_id BIGINT, impression_id BIGINT, account_id BIGINT, show_id BIGINT, event_ts TIMESTAMP"
+    plays = spark.createDataFrame([(n, n, n, 1, at(n)) for n in range(8)], schema).coalesce(1)
+    for cents, since in ((5, at(0)), (9, at(4))):
+        load_example("royalties", "rates").set_rate(spark, "lake.royalties_test.rates", cents, since.isoformat())
+    rates = Lookup.of(spark.table("lake.royalties_test.rates"), "show_id", "since")
+    found = app.royalties(plays, rates, Answers.of("account_id", "suspicious BOOLEAN")).collect()
+    server.shutdown()
+    server.server_close()
+    assert {row.playback_id: row.cents for row in found} == {n: 5 if n < 4 else 9 for n in range(8)}
+    assert sum(row.suspicious for row in found) == 2, "of the first eight answers the first and the last"
+    assert all(row.earned == (0 if row.suspicious else row.cents) for row in found)

@@ -1,7 +1,8 @@
 """Lookups that travel in time: tables change while the live app runs, and every replay gives what it gave.
 
-Four kinds of lookup, one story: events of three hours come in three rounds; between them every table changes. An
-oracle in plain Python says what each event must have seen.
+Every kind of lookup in one story: events of three hours come in three rounds; between them every table changes. An
+oracle in plain Python says what each event must have seen. The service answers something else at every call, so that
+one that is asked again shows.
 """
 
 from __future__ import annotations
@@ -9,32 +10,52 @@ from __future__ import annotations
 import json
 import random
 from collections import Counter
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import pytest
 from confluent_kafka import Producer
 from project import Project
+from pyspark.sql import functions as F
 from servers.postgres import PostgresServer
 
-from rekappa import Lookup
+from rekappa import Answers, Lookup
 from rekappa.archive.router import run_routers
 from rekappa.config.bind import load_app
-from rekappa.errors import AppError, SourceError
+from rekappa.config.load import load
+from rekappa.config.lookups import ChangesLookup, ServiceLookup
+from rekappa.errors import AppError, ConfigError, PlanError, SourceError
 from rekappa.home import Home
 from rekappa.lookup import Precedence
+from rekappa.lookups.asking import Recording
+from rekappa.lookups.changes import changes, ranked_by
 from rekappa.lookups.keep import keep
+from rekappa.lookups.ledger import opened_ledger
+from rekappa.lookups.recalled import Recalled
+from rekappa.lookups.record import AnswerRecord, record_of
+from rekappa.lookups.versions import versions_of
 from rekappa.plan.plan import Mode
 from rekappa.planning.make import make_plan
 from rekappa.planning.request import BackfillRequest
 from rekappa.produce.topics import create_topics
 from rekappa.runs.backfill import run_backfill
+from rekappa.runs.live import run_live
+from rekappa.staging.staged import open_staged
 from rekappa.staging.tables import staging_table
+from rekappa.storage.location import Location
+from rekappa.store.record import Kind
+from rekappa.store.runs import RunStore
 from rekappa.timeline import Window
+from rekappa.validate.html import page
+from rekappa.validate.result import Cause, Outcome
+from rekappa.validate.run import Request, validate
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -43,16 +64,25 @@ START = datetime(2026, 11, 1, tzinfo=UTC)
 HOUR = timedelta(hours=1)
 WINDOW = Window(START, START + 3 * HOUR)
 CODE = """
+import json
+from urllib.request import urlopen
+
 from rekappa import App
 
 app = App("APP")
 
+def ask(keys):
+    with urlopen("SERVICE", json.dumps(keys).encode()) as answer:
+        return json.load(answer)
+
 @app.job
-def priced(orders, titles, prices, accounts, ranks):
+def priced(orders, titles, prices, accounts, ranks, tags, owners, scores):
     seen = titles.join(orders.withWatermark("event_ts", "5 minutes"), at="event_ts")
     seen = prices.join(seen, at="event_ts", on={"sku": "show"})
     seen = accounts.join(seen, at="event_ts")
-    return ranks.join(seen, at="event_ts").select("id", "event_ts", "title", "price", "plan", "rank")
+    seen = owners.join(tags.join(ranks.join(seen, at="event_ts"), at="event_ts"), at="event_ts")
+    seen = scores.join(seen, ask, at="event_ts")
+    return seen.select("id", "event_ts", "title", "price", "plan", "rank", "tag", "owner", "score")
 """
 CONFIG = """
 app: {app}
@@ -69,12 +99,28 @@ sources:
     candidates:
       live: {{type: kafka, topic: {app}_ranks}}
       past: {{type: iceberg, table: lake.{app}.ranks}}
+  tag_changes:
+    schema: show BIGINT, tag STRING, tagged TIMESTAMP
+    event_time: tagged
+    candidates:
+      live: {{type: kafka, topic: {app}_tags}}
+      past: {{type: iceberg, table: lake.{app}.tags}}
+  owner_changes:
+    schema: before STRUCT<account BIGINT, owner STRING>, after STRUCT<account BIGINT, owner STRING>, op STRING,
+            lsn BIGINT, changed TIMESTAMP
+    event_time: changed
+    candidates:
+      live: {{type: kafka, topic: {app}_owners}}
+      past: {{type: iceberg, table: lake.{app}.owners}}
 lookups:
   titles: {{type: iceberg, table: lake.{app}.titles, key: show, valid_from: since, deleted: gone}}
   prices: {{type: iceberg, table: lake.{app}.prices, key: sku, lead: 1 minute}}
   accounts: {{type: postgres, host: 127.0.0.1, port: {port}, database: {database}, user: {user},
               password: '{password}', table: accounts_{app}, key: account, lead: 1 minute}}
   ranks: {{type: kafka, source: rank_changes, key: show, sequence: lsn, deleted: gone, lag: 1 minute}}
+  tags: {{type: kafka, source: tag_changes, key: show, lag: 1 minute}}
+  owners: {{type: kafka, source: owner_changes, key: account, envelope: debezium, sequence: lsn, lag: 1 minute}}
+  scores: {{type: service, key: account, answer: score BIGINT, record: true}}
 sinks:
   priced: {{type: iceberg, table: lake.{app}.priced, event_time: event_ts}}
 profiles:
@@ -94,6 +140,8 @@ class Truth:
     prices: Moments = field(default_factory=dict)
     accounts: Moments = field(default_factory=dict)
     ranks: dict[int, list[tuple[datetime, int, Any]]] = field(default_factory=dict)
+    tags: Moments = field(default_factory=dict)
+    owners: dict[int, list[tuple[datetime, int, Any]]] = field(default_factory=dict)
     orders: list[tuple[int, int, int, datetime]] = field(default_factory=list)
 
     @staticmethod
@@ -101,10 +149,11 @@ class Truth:
         known = [(since, value) for since, value in moments.get(key, []) if since <= when]
         return max(known, key=lambda one: one[0])[1] if known else None
 
-    def rank(self, show: int, when: datetime) -> Any:
-        """The change with the highest number among those that count by then."""
-        known = [(number, value) for since, number, value in self.ranks.get(show, []) if since <= when]
-        return max(known, key=lambda one: one[0])[1] if known else None
+    @staticmethod
+    def newest(changes: dict[int, list[tuple[datetime, int, Any]]], key: int, when: datetime) -> Any:
+        """The change with the highest number among those that count by then, of equals the last."""
+        known = [(number, at, value) for at, (since, number, value) in enumerate(changes.get(key, [])) if since <= when]
+        return max(known)[2] if known else None
 
     def expected(self) -> Counter[tuple[Any, ...]]:
         return Counter(
@@ -113,7 +162,9 @@ class Truth:
                 self.at(self.titles, show, when),
                 self.at(self.prices, show, when),
                 self.at(self.accounts, account, when),
-                self.rank(show, when),
+                self.newest(self.ranks, show, when),
+                self.at(self.tags, show, when),
+                self.newest(self.owners, account, when),
             )
             for number, show, account, when in self.orders
         )
@@ -124,27 +175,70 @@ class Story:
     spark: SparkSession
     project: Project
     truth: Truth
+    service: Scores
 
     @property
     def name(self) -> str:
         return self.project.name
 
     def rows(self, table: str) -> Counter[tuple[Any, ...]]:
-        found = self.spark.table(table).select("id", "title", "price", "plan", "rank").collect()
+        found = self.spark.table(table).select("id", "title", "price", "plan", "rank", "tag", "owner").collect()
         return Counter(tuple(row) for row in found)
 
-    def replay(self, mode: Mode) -> Counter[tuple[Any, ...]]:
+    def scores(self, table: str) -> dict[int, int | None]:
+        return {row.id: row.score for row in self.spark.table(table).select("id", "score").collect()}
+
+    @property
+    def production(self) -> str:
+        return f"lake.{self.name}.priced"
+
+    def replay(self, mode: Mode) -> str:
         loaded = self.project.loaded
         request = BackfillRequest(WINDOW, mode=mode, allow_incomplete=True, slice_span=20 * MINUTE)
         run = run_backfill(self.spark, loaded, load_app(loaded), self.project.home, request)
-        return self.rows(staging_table(loaded.config, run.id, "priced"))
+        return staging_table(loaded.config, run.id, "priced")
 
 
-def send(broker: str, topic: str, messages: list[tuple[datetime, dict[str, Any]]]) -> None:
+class Scores(ThreadingHTTPServer):
+    """A service that gives another score at every call; the account it is about can be told from it."""
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Answering)
+        self.asked: list[int] = []
+        Thread(target=self.serve_forever, daemon=True).start()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_address[1]}/"
+
+
+class _Answering(BaseHTTPRequestHandler):
+    server: Scores
+
+    def do_POST(self) -> None:
+        answers = []
+        for key in json.loads(self.rfile.read(int(self.headers["Content-Length"]))):
+            self.server.asked.append(key["account"])
+            answers.append({"score": 10 * len(self.server.asked) + key["account"]})
+        body = json.dumps(answers).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *words: Any) -> None: ...
+
+
+Message = tuple[datetime, dict[str, Any] | None, int | None]
+"""When it came, its value (None: a tombstone), and Kafka's key."""
+
+
+def send(broker: str, topic: str, messages: list[Message]) -> None:
     producer = Producer({"bootstrap.servers": broker})
-    for moment, value in messages:
-        text = json.dumps(value, default=lambda one: one.isoformat())
-        producer.produce(topic, text.encode(), partition=0, timestamp=int(moment.timestamp() * 1000))
+    for moment, value, key in messages:
+        text = None if value is None else json.dumps(value, default=lambda one: one.isoformat()).encode()
+        named = None if key is None else str(key).encode()
+        producer.produce(topic, text, key=named, partition=0, timestamp=int(moment.timestamp() * 1000))
     assert producer.flush(60) == 0
 
 
@@ -155,16 +249,17 @@ def story(
     broker: str,
     postgres_server: PostgresServer,
     tmp_path_factory: pytest.TempPathFactory,
-) -> Story:
+) -> Iterator[Story]:
     import psycopg
 
+    service = Scores()
     app, server, rng, truth = f"l{uuid4().hex[:8]}", postgres_server, random.Random(5), Truth()
     config = CONFIG.format(
         app=app, port=server.port, database=server.database, user=server.user, password=server.password
     )
     folder = tmp_path_factory.mktemp("lookups") / app
-    project = Project.make(folder, home, broker, CODE.replace("APP", app), config)
-    create_topics(broker, [f"{app}_orders", f"{app}_ranks"])
+    project = Project.make(folder, home, broker, CODE.replace("APP", app).replace("SERVICE", service.url), config)
+    create_topics(broker, [f"{app}_{topic}" for topic in ("orders", "ranks", "tags", "owners")])
     spark.sql(f"CREATE NAMESPACE lake.{app}")
     spark.sql(
         f"CREATE TABLE lake.{app}.titles (show BIGINT, title STRING, since TIMESTAMP, gone BOOLEAN) USING iceberg"
@@ -184,17 +279,31 @@ def story(
             assert keep(spark, loaded.config, name, since=since, now=partial(lambda moment: moment, seen)).changed
         changes = rank_changes(truth, rng, begins)
         send(broker, f"{app}_ranks", changes)
-        orders = []
+        send(broker, f"{app}_tags", tag_changes(truth, rng, begins))
+        send(broker, f"{app}_owners", owner_changes(truth, rng, begins))
+        orders: list[Message] = []
         for at in range(120):
             when = begins + at * MINUTE / 2
             order = (len(truth.orders), rng.choice(SHOWS), rng.choice(ACCOUNTS), when)
             truth.orders.append(order)
-            orders.append((when, dict(zip(("id", "show", "account", "event_ts"), order, strict=True))))
+            orders.append((when, dict(zip(("id", "show", "account", "event_ts"), order, strict=True)), None))
         send(broker, f"{app}_orders", orders)
         run_routers(spark, loaded, home, available_now=True)
         project.live()
+        if number == 1:
+            # Of what the service answered, one part is in the record from now on and the other in files.
+            assert scores_record(project).collect(spark, timedelta()) > 0
     database.close()
-    return Story(spark, project, truth)
+    yield Story(spark, project, truth, service)
+    service.shutdown()
+    service.server_close()
+
+
+def scores_record(project: Project) -> AnswerRecord:
+    config = project.loaded.config
+    lookup = config.lookups["scores"]
+    assert isinstance(lookup, ServiceLookup)
+    return record_of(config, project.home, "scores", lookup)
 
 
 def change(
@@ -224,17 +333,47 @@ def change(
         truth.accounts.setdefault(account, []).append((counted, plan))
 
 
-def rank_changes(truth: Truth, rng: random.Random, begins: datetime) -> list[tuple[datetime, dict[str, Any]]]:
+def rank_changes(truth: Truth, rng: random.Random, begins: datetime) -> list[Message]:
     """Changes in the order in which they came, some of which are older than what came before."""
-    made = []
+    made: list[Message] = []
     for at in range(30):
         came, show = begins + 2 * at * MINUTE, rng.choice(SHOWS)
         number = 1000 * begins.hour + at - (5 if rng.random() < 0.3 else 0) * 3
         gone = rng.random() < 0.15
-        made.append((came, {"show": show, "rank": 10 * number, "lsn": number, "gone": gone, "changed": came}))
-        known = [one for one in truth.ranks.setdefault(show, []) if one[1] >= number]
+        made.append((came, {"show": show, "rank": 10 * number, "lsn": number, "gone": gone, "changed": came}, None))
+        known = [one for one in truth.ranks.setdefault(show, []) if one[1] > number]
         if not known:
             truth.ranks[show].append((came + MINUTE, number, None if gone else 10 * number))
+    return made
+
+
+def tag_changes(truth: Truth, rng: random.Random, begins: datetime) -> list[Message]:
+    """A compacted topic: a key's newest message holds, and one without a value ends it."""
+    made: list[Message] = []
+    for at in range(20):
+        came, show = begins + 3 * at * MINUTE, rng.choice(SHOWS)
+        tag = None if rng.random() < 0.3 else f"tag {begins.hour}.{at}"
+        made.append((came, tag and {"show": show, "tag": tag, "tagged": came}, show))  # type: ignore[arg-type]
+        truth.tags.setdefault(show, []).append((came + MINUTE, tag))
+    return made
+
+
+def owner_changes(truth: Truth, rng: random.Random, begins: datetime) -> list[Message]:
+    """As Debezium writes them: before, after and op, a tombstone after each delete; some come late."""
+    made: list[Message] = []
+    for at in range(20):
+        came, account = begins + 3 * at * MINUTE, rng.choice(ACCOUNTS)
+        number = 1000 * begins.hour + at - (4 if rng.random() < 0.3 else 0) * 3
+        gone, row = rng.random() < 0.2, {"account": account, "owner": f"owner {number}"}
+        value = {"before": row if gone else None, "after": None if gone else row, "op": "d" if gone else "u"}
+        made.append((came, {**value, "lsn": number, "changed": came}, account))
+        if gone:
+            made.append((came, None, account))
+        known = [one for one in truth.owners.setdefault(account, []) if one[1] > number]
+        if not known or (gone and made[-1][1] is None):
+            # A tombstone ends the key, whatever its number: it is the last word of a compacted topic.
+            newest = max([number, *(one[1] for one in truth.owners[account])])
+            truth.owners[account].append((came + MINUTE, newest, None if gone else row["owner"]))
     return made
 
 
@@ -242,41 +381,66 @@ def test_production_saw_every_table_as_it_was_then(story: Story) -> None:
     expected = story.truth.expected()
     assert len({row[1:] for row in expected}) > 30
     assert any(value is None for row in expected for value in row)
-    assert story.rows(f"lake.{story.name}.priced") == expected
+    assert story.rows(story.production) == expected
+
+
+def test_the_service_was_asked_once_for_each_order(story: Story) -> None:
+    """However often a sink reads its rows."""
+    orders = {number: account for number, _, account, _ in story.truth.orders}
+    assert Counter(story.service.asked) == Counter(orders.values())
+    found = story.scores(story.production)
+    assert {number: int(score or -1) % 10 for number, score in found.items()} == orders
+    assert len(set(found.values())) == len(orders)
 
 
 @pytest.mark.parametrize("mode", [Mode.BULK, Mode.ORDERED, Mode.EXACT])
 def test_every_replay_sees_what_production_saw(story: Story, mode: Mode) -> None:
-    assert story.replay(mode) == story.truth.expected()
+    asked = len(story.service.asked)
+    staged = story.replay(mode)
+    assert story.rows(staged) == story.truth.expected()
+    assert story.scores(staged) == story.scores(story.production)
+    assert len(story.service.asked) == asked, "a replay asks nobody"
 
 
 def test_with_the_tables_of_today_it_would_not(story: Story) -> None:
     """The ordinary way: every event gets what the table holds now."""
-    spark, name = story.spark, story.name
-    today = spark.sql(
-        f"SELECT o.id, p.price FROM lake.{name}.orders o LEFT JOIN lake.{name}.prices p ON o.show = p.sku"
-    ).collect()
-    then = {row[0]: row[2] for row in story.truth.expected()}
-    assert sum(row.price != then[row.id] for row in today) > len(today) / 3
+    spark, config = story.spark, story.project.loaded.config
+    columns = {"titles": 1, "prices": 2, "accounts": 3, "ranks": 4, "tags": 5, "owners": 6}
+    orders = spark.table(f"lake.{story.name}.orders").select("id", "show", "account", F.col("show").alias("sku"))
+    for name, place in columns.items():
+        versions = versions_of(config, name)
+        now = versions.opened(versions.read(spark)).held_now()
+        value = next(column for column in now.columns if column in ("title", "price", "plan", "rank", "tag", "owner"))
+        key = versions.key[0]
+        today = orders.join(now.select(key, value), key, "left").select("id", value).collect()
+        then = {row[0]: row[place] for row in story.truth.expected()}
+        assert sum(row[value] != then[row.id] for row in today) > len(today) / 3, name
 
 
 def test_the_plan_names_lookups_and_what_they_lack(story: Story) -> None:
     loaded = story.project.loaded
     app = load_app(loaded)
 
-    def planned(window: Window) -> Any:
+    def planned(window: Window, *overrides: str) -> Any:
         request = BackfillRequest(window, allow_incomplete=True)
-        return make_plan(story.spark, loaded, app, story.project.home, request).jobs[0]
+        own = load(story.project.folder, overrides=overrides) if overrides else loaded
+        return make_plan(story.spark, own, app, story.project.home, request).jobs[0]
 
     job = planned(WINDOW)
     assert job.mode is Mode.BULK, "the join of a lookup needs no order"
     found = {one.name: one for one in job.lookups}
-    assert set(found) == {"titles", "prices", "accounts", "ranks"}
+    assert set(found) == {"titles", "prices", "accounts", "ranks", "tags", "owners", "scores"}
+    asked = found["scores"].calls
+    assert asked is not None
+    assert (asked.calls, asked.unanswered) == (len(story.truth.orders), 0)
     assert found["titles"].versions == 2 * len(SHOWS)
     assert found["prices"].first == START - HOUR
     assert not [text for text in job.warnings if "as it is now" in text], "a lookup is no table that is read as it is"
-    early = planned(Window(START - 3 * HOUR, START - 2 * HOUR))
-    assert [text for text in early.warnings if "'prices' knows nothing before 2026-10-31T23:00" in text]
+    before = Window(START - 3 * HOUR, START - 2 * HOUR)
+    with pytest.raises(PlanError, match=r"lookup 'prices' .* knows nothing before 2026-10-31T23:00"):
+        planned(before)
+    early = planned(before, "lookups.prices.unknown_past=accept", "lookups.accounts.unknown_past=accept")
+    assert [text for text in early.warnings if "'titles' knows nothing before 2026-10-31T23:00" in text]
 
 
 def test_a_plan_reads_the_versions_that_it_was_made_on(story: Story) -> None:
@@ -304,9 +468,9 @@ def test_versions_that_do_not_tell_are_refused_before_anything_starts(story: Sto
     ):  # fmt: skip
         spark.sql(f"INSERT INTO {table} VALUES {row}")
         try:
-            with pytest.raises(SourceError, match=told):
+            with pytest.raises(ConfigError, match=told):
                 story.project.live()
-            with pytest.raises(SourceError, match=told):
+            with pytest.raises(ConfigError, match=told):
                 story.replay(Mode.BULK)
         finally:
             spark.sql(f"CALL lake.system.rollback_to_snapshot('{table.removeprefix('lake.')}', {snapshot})")
@@ -317,12 +481,38 @@ def test_a_lookup_whose_table_is_missing_or_not_one_row_a_key_is_refused(story: 
     prices = config.lookups["prices"]
     missing = prices.model_copy(update={"table": f"lake.{name}.nothing", "versions": f"lake.{name}.nothing_kept"})
     changed = config.model_copy(update={"lookups": {**config.lookups, "prices": missing}})
-    with pytest.raises(SourceError, match="the table does not exist"):
+    with pytest.raises(SourceError, match=f"lookup 'prices': the table lake.{name}.nothing does not exist"):
         keep(spark, changed, "prices")
+    nowhere = config.lookups["accounts"].model_copy(update={"table": "nowhere", "versions": f"lake.{name}.nowhere"})
+    with pytest.raises(SourceError, match=r"lookup 'accounts': .* table nowhere: it does not exist"):
+        keep(spark, config.model_copy(update={"lookups": {"accounts": nowhere}}), "accounts")
     spark.sql(f"CREATE TABLE lake.{name}.nothing (sku BIGINT, price BIGINT) USING iceberg")
     spark.sql(f"INSERT INTO lake.{name}.nothing VALUES (1, 2), (1, 3)")
     with pytest.raises(SourceError, match="2 rows with sku=1"):
         keep(spark, changed, "prices")
+    spark.sql(f"INSERT OVERWRITE lake.{name}.nothing VALUES (NULL, 2)")
+    with pytest.raises(SourceError, match="1 rows with sku=None"):
+        keep(spark, changed, "prices")
+    spark.sql(f"INSERT OVERWRITE lake.{name}.nothing VALUES (1, 2)")
+    spark.sql(f"DROP TABLE IF EXISTS lake.{name}.nothing_kept")
+    assert keep(spark, changed, "prices", since=START).changed == 1
+    spark.sql(f"ALTER TABLE lake.{name}.nothing ADD COLUMN unit STRING")
+    with pytest.raises(SourceError, match="Cannot keep lookup 'prices': column 'unit' is string in its table and not"):
+        keep(spark, changed, "prices")
+    # What a plan and a live run refuse of a table that holds its versions itself, each with the lookup's name.
+    titles = config.lookups["titles"]
+    for told, said in (
+        ({"table": f"lake.{name}.nothing"}, r"have no column 'show' \(lookup 'titles', lake"),
+        ({"key": ("title",), "valid_from": "show"}, r"it is a bigint, not a TIMESTAMP \(lookup 'titles', lake"),
+        ({"table": f"lake.{name}.nowhere"}, r"Cannot read lookup 'titles': its table .* does not exist"),
+    ):
+        wrong = config.model_copy(update={"lookups": {**config.lookups, "titles": titles.model_copy(update=told)}})
+        loaded = replace(story.project.loaded, config=wrong)
+        request = BackfillRequest(WINDOW, allow_incomplete=True)
+        with pytest.raises(ConfigError, match=said):
+            make_plan(spark, loaded, load_app(loaded), story.project.home, request)
+        with pytest.raises(ConfigError, match=said):
+            run_live(loaded, load_app(loaded), story.project.home, available_now=True)
 
 
 def test_the_snapshots_of_a_table_are_its_first_versions(story: Story) -> None:
@@ -343,6 +533,39 @@ def test_the_snapshots_of_a_table_are_its_first_versions(story: Story) -> None:
         held = spark.sql(f"SELECT * FROM lake.{name}.prices VERSION AS OF {number}").collect()
         assert seen == {row.sku: row.price for row in held}
     assert keep(spark, config, "prices").changed == 0, "a look that finds nothing new writes nothing"
+
+
+def test_a_correction_of_the_past_is_named_as_the_cause_and_exact_mode_undoes_it(story: Story) -> None:
+    """Production saw the table before it was corrected: bulk sees the correction, and `validate` says so."""
+    spark, home, table = story.spark, story.project.home, f"lake.{story.name}.titles"
+    since = START + HOUR / 2
+    spark.sql(f"INSERT INTO {table} VALUES (1, 'corrected', timestamp'{since.isoformat()}', false)")
+    try:
+        assert story.rows(story.replay(Mode.EXACT)) == story.truth.expected()
+        staged = story.replay(Mode.BULK)
+        corrected = sum(row[1] == "corrected" for row in story.rows(staged).elements())
+        assert corrected > 5
+        run = RunStore.open(home).runs(story.name, Kind.BACKFILL)[0]
+        verdict = validate(spark, open_staged(spark, home, run), Request())
+        found = verdict.sinks[0].comparison
+        assert found is not None
+        assert (found.caused_by(Cause.LOOKUP), found.unexplained) == (found.differences, 0), found.notes
+        # Without a key a row that was changed is one that is missing and one that is extra.
+        assert found.differences == 2 * corrected
+        assert verdict.outcome is Outcome.NEEDS_YES
+        assert "lookup changed" in page(verdict)
+        assert "lookup changed" in json.dumps(verdict.as_json())
+        assert [text for text in found.notes if "lookup 'titles' was changed after production had read it" in text]
+        # Once the snapshot that production read has expired, exact mode can't give what production gave.
+        spark.sql(
+            f"CALL lake.system.expire_snapshots(table => '{table.removeprefix('lake.')}', "
+            "older_than => timestamp'9999-01-01 00:00:00', retain_last => 1)"
+        )
+        with pytest.raises(PlanError, match=r"the snapshots of .* before .* have expired"):
+            story.replay(Mode.EXACT)
+    finally:
+        spark.sql(f"DELETE FROM {table} WHERE title = 'corrected'")
+    assert story.rows(story.replay(Mode.BULK)) == story.truth.expected()
 
 
 @pytest.mark.parametrize("order", Precedence)
@@ -383,3 +606,98 @@ def test_what_can_not_be_joined_is_refused(spark: SparkSession) -> None:
         Lookup.of(held.selectExpr("k", "v", "CAST(since AS DATE) AS since"), "k", "since")
     with pytest.raises(AppError, match="on 'z': its key is k"):
         lookup.join(events, "at", on={"z": "k"})
+    with pytest.raises(AppError, match="with how='outer'"):
+        lookup.join(events, "at", how="outer")  # type: ignore[arg-type]
+    with pytest.raises(AppError, match="its key 'k' is a whole number and the events' 'k' a double"):
+        lookup.join(events.selectExpr("CAST(k AS DOUBLE) AS k", "at"), "at")
+    with pytest.raises(AppError, match="both it and the events have a column 'v'"):
+        lookup.join(events.selectExpr("k", "at", "1 AS V"), "at")
+    with pytest.raises(AppError, match="as deleted of a lookup: it is a bigint"):
+        Lookup.of(held, "k", "since", deleted="k")
+    with pytest.raises(AppError, match="as sequence of a lookup: it is a text"):
+        Lookup.of(held, "k", "since", sequence="v")
+
+
+def test_an_update_that_moves_a_row_ends_its_old_key(spark: SparkSession) -> None:
+    row = "STRUCT<sku: STRING, owner: STRING>"
+    archived = spark.createDataFrame(
+        [
+            (None, ("s3", "cat"), "c", 1, (b"1", START, 0)),
+            (("s3", "cat"), ("s5", "dog"), "u", 2, (b"1", START + HOUR, 1)),
+            (("s5", "dog"), ("s5", "cow"), "u", 2, (b"1", START + 2 * HOUR, 2)),
+        ],
+        f"before {row}, after {row}, op STRING, lsn BIGINT, m STRUCT<key: BINARY, ts: TIMESTAMP, at: BIGINT>",
+    ).selectExpr(
+        "before", "after", "op", "lsn", "named_struct('topic', 't', 'partition', 0, 'offset', m.at, "
+        "'kafka_ingestion_ts', m.ts, 'key', m.key, 'region', 'r') AS __metadata__",
+    )  # fmt: skip
+    declared = ChangesLookup(type="kafka", source="s", key=("sku",), sequence="lsn", envelope="debezium", lag=MINUTE)
+    made = ranked_by(changes(archived, declared), declared)
+    lookup = Lookup.of(made, "sku", "__arrived", sequence="__rank", deleted="rekappa_deleted", order=Precedence.ARRIVAL)
+    asked = spark.createDataFrame(
+        [(sku, START + (hours + 0.5) * HOUR) for sku in ("s3", "s5") for hours in range(3)], "sku STRING, at TIMESTAMP"
+    )
+    found = [row.owner for row in lookup.join(asked, "at").orderBy("sku", "at").collect()]
+    assert found == ["cat", None, None, None, "dog", "cow"], "of equal numbers the later one counts"
+
+
+def test_calls_without_an_answer_are_refused_asked_or_null(story: Story) -> None:
+    """With an empty record only the newest batches, whose answers are still in files, can be answered."""
+    spark, home, folder = story.spark, story.project.home, story.project.folder
+    scores_record(story.project).collect(spark, timedelta())
+    table = f"lookups.scores.table=lake.{story.name}.no_scores"
+    request = BackfillRequest(WINDOW, mode=Mode.BULK, allow_incomplete=True)
+    before, asked = story.scores(story.production), len(story.service.asked)
+
+    def loaded(missing: str) -> Any:
+        told = (table, f"lookups.scores.missing={missing}", "lookups.scores.max_calls_per_second=2000")
+        return load(folder, overrides=told)
+
+    def planned(missing: str) -> Any:
+        found = make_plan(spark, loaded(missing), load_app(loaded(missing)), home, request).jobs[0]
+        return found, next(one.calls for one in found.lookups if one.name == "scores")
+
+    with pytest.raises(PlanError, match=r"of 360 calls of service 'scores' have no recorded answer") as refused:
+        planned("refuse")
+    assert "--set lookups.scores.missing=call" in str(refused.value.hint)
+    job, calls = planned("null")
+    assert 0 < calls.unanswered < calls.calls == len(story.truth.orders)
+    assert [text for text in job.warnings if f"{calls.unanswered} calls have no recorded answer" in text]
+    assert len(story.service.asked) == asked, "a plan asks nobody"
+    run = run_backfill(spark, loaded("call"), load_app(loaded("call")), home, request)
+    after = story.scores(staging_table(loaded("call").config, run.id, "priced"))
+    assert len(story.service.asked) == asked + calls.unanswered
+    assert sum(after[number] == score for number, score in before.items()) == calls.calls - calls.unanswered
+    assert planned("refuse")[1].unanswered == 0, "what a replay asked is kept too"
+
+
+def test_an_operator_around_a_call_keeps_what_it_got(spark: SparkSession, tmp_path: Path) -> None:
+    """The same rows read twice, nulls, and answers that are none."""
+    events = spark.createDataFrame(
+        [(1, 5, START), (2, 5, START), (3, 6, START), (4, None, START), (5, 7, None), (6, 8, START)],
+        "id BIGINT, account BIGINT, at TIMESTAMP",
+    ).repartition(3)
+
+    def ask(keys: Sequence[Mapping[str, Any]]) -> list[Any]:
+        return [None if key["account"] == 8 else {"n": uuid4().hex, "odd": "no column"} for key in keys]
+
+    ledger = opened_ledger(Location.local(tmp_path), "127.0.0.1", live=True)
+    asked = Answers(("account",), "n STRING", Recording(ledger)).join(events, ask, at="at")
+    first, second = ({row.id: row.n for row in asked.collect()} for _ in range(2))
+    assert first == second
+    assert first[1] == first[2] != first[3]
+    assert [first[number] for number in (4, 5, 6)] == [None, None, None]
+    assert set(asked.columns) == {"id", "account", "at", "n"}
+    only = Answers.of("account", "n STRING").join(events, ask, at="at")
+    assert {row.id for row in only.collect() if row.n} == {1, 2, 3}
+    nothing = spark.createDataFrame([], "__key STRING, __time BIGINT, __answer STRING")
+    with pytest.raises(Exception, match="no answer is recorded for"):
+        Answers(("account",), "n STRING", Recalled("s", nothing)).join(events, ask, at="at").collect()
+    nulls = Answers(("account",), "n STRING", Recalled("s", nothing, nulls=True)).join(events, ask, at="at")
+    assert {row.n for row in nulls.collect()} == {None}
+    with pytest.raises(Exception, match="it was given 1 keys and answered 0 times"):
+        Answers.of("account", "n STRING").join(events.where("id = 1"), lambda keys: [], at="at").collect()
+    with pytest.raises(AppError, match="both its answer and the events have a column 'id'"):
+        Answers.of("account", "id STRING").join(events, ask, at="at")
+    with pytest.raises(AppError, match="is a bigint, not a TIMESTAMP"):
+        Answers.of("account", "n STRING").join(events, ask, at="id")

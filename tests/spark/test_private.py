@@ -101,6 +101,8 @@ class CountedNumbers(Numbers):
 
 def test_spark(spark: SparkSession, tmp_path: Path) -> None:
     check_versions(spark)
+    assert private.estimated_bytes(spark, spark.range(10)) == 80
+    assert private.heap_bytes(spark) > 0
     files = str(tmp_path / "numbers")
     spark.range(0, 2, 1, 1).write.parquet(files)
     own = private.cloned(spark)

@@ -57,11 +57,15 @@ class Route:
         return home.checkpoint(self.app, "archive") / name
 
 
+def dead_letters_of(config: AppConfig) -> str:
+    """The table of messages that are no events."""
+    return config.archive.dead_letters or f"{config.default_catalog()}.{config.app.replace('-', '_')}.dead_letters"
+
+
 def route_between(config: AppConfig, name: str, kafka: KafkaCandidate, table: str) -> Route:
     """The way of a source's topic to its table."""
-    dead = config.archive.dead_letters or f"{config.default_catalog()}.{config.app.replace('-', '_')}.dead_letters"
     topics = tuple(config.cluster(cluster).topic(kafka.topic) for cluster in kafka.cluster)
-    return Route(config.app, name, config.sources[name], kafka, topics, table, dead)
+    return Route(config.app, name, config.sources[name], kafka, topics, table, dead_letters_of(config))
 
 
 def routes(loaded: Loaded, only: str | None = None) -> list[Route]:

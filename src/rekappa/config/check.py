@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pydantic import SecretStr
 
-from rekappa.config.lookups import ChangesLookup, IcebergLookup, KeptVersions
+from rekappa.config.lookups import ChangesLookup, IcebergLookup, KeptVersions, ServiceLookup
 from rekappa.config.model import (
     AppConfig,
     HiveCandidate,
@@ -240,6 +240,8 @@ def _tables(config: AppConfig) -> Iterator[Finding]:
     for name, lookup in config.lookups.items():
         if isinstance(lookup, IcebergLookup):
             tables.append((("lookups", name, "table"), lookup.table))
+        if isinstance(lookup, ServiceLookup) and lookup.table is not None:
+            tables.append((("lookups", name, "table"), lookup.table))
         if isinstance(lookup, KeptVersions) and lookup.versions is not None:
             tables.append((("lookups", name, "versions"), lookup.versions))
     if config.archive.dead_letters is not None:
@@ -281,6 +283,17 @@ def _shared(config: AppConfig) -> Iterator[Finding]:
                 "Give it a place of its own: publishing a window replaces all that is there.",
             )
         taken.setdefault(target.lower(), f"that of sink {name!r}")
+    for name, lookup in config.lookups.items():
+        if isinstance(lookup, IcebergLookup):
+            taken.setdefault(lookup.table.lower(), f"the table of lookup {name!r}")
+    for name, lookup in config.lookups.items():
+        kept = lookup.table if isinstance(lookup, ServiceLookup) else getattr(lookup, "versions", None)
+        if kept is None:
+            continue
+        if kept.lower() in taken:
+            what = f"is kept in {kept}, which is {taken[kept.lower()]}"
+            yield ("lookups", name), what, "Give it a table of its own: rekappa writes it."
+        taken[kept.lower()] = f"where lookup {name!r} is kept"
 
 
 def _places(config: AppConfig) -> Iterator[Finding]:

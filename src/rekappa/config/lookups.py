@@ -7,7 +7,9 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, SecretStr, model_validator
 
-from rekappa.config.fields import Duration, Int, Model, Names
+from rekappa.config.ddl import columns
+from rekappa.config.fields import Duration, Float, Int, Model, Names
+from rekappa.errors import ConfigError
 
 
 class LookupBase(Model):
@@ -20,12 +22,14 @@ class KeptVersions(LookupBase):
     """A table that does not say since when its rows hold: rekappa keeps its versions, each from when it was seen.
 
     `versions` is the Iceberg table that holds them, `every` how often `rekappa archive lookup` looks, `lead` how long
-    after it was seen a change counts: by then every reader has it, so that live and replay agree.
+    after it was seen a change counts: by then every reader has it, so that live and replay agree. A replay of events
+    before all that is known is refused, unless `unknown_past` is accepted.
     """
 
     versions: str | None = None
     every: Duration = Field(default=timedelta(minutes=1), gt=timedelta())
     lead: Duration = Field(default=timedelta(seconds=30), gt=timedelta())
+    unknown_past: Literal["refuse", "accept"] = "refuse"
 
 
 class IcebergLookup(KeptVersions):
@@ -75,6 +79,35 @@ class ChangesLookup(LookupBase):
     lag: Duration = Field(default=timedelta(minutes=5), gt=timedelta())
 
 
+class ServiceLookup(LookupBase):
+    """A service that the job calls. `answer` names the columns of its answer and their types, as Spark writes them.
+
+    With `record` a live run keeps every answer, by key and time of the event, in the Iceberg table `table`, and a
+    replay answers from there. `missing` says what a replay does where none was kept: refuse, call the service now, or
+    take nulls. `max_calls_per_second` caps the calls of a run, live and replay alike.
+    """
+
+    type: Literal["service"]
+    answer: str
+    record: bool = False
+    table: str | None = None
+    missing: Literal["refuse", "call", "null"] = "refuse"
+    max_calls_per_second: Float | None = Field(default=None, gt=0)
+
+    @model_validator(mode="after")
+    def _answers_have_columns_of_their_own(self) -> Self:
+        try:
+            named = [column.name for column in columns(self.answer)]
+        except ConfigError as error:
+            raise ValueError(f"answer: {error.message}") from None
+        if not named:
+            raise ValueError("answer names no column: write it like 'score DOUBLE, tier STRING'")
+        twice = [name for name in named if name in self.key]
+        if twice:
+            raise ValueError(f"answer and key both have a column {twice[0]!r}")
+        return self
+
+
 KeptTable = IcebergLookup | PostgresLookup
 """Those whose versions rekappa may have to keep."""
-LookupTable = Annotated[IcebergLookup | PostgresLookup | ChangesLookup, Field(discriminator="type")]
+LookupTable = Annotated[IcebergLookup | PostgresLookup | ChangesLookup | ServiceLookup, Field(discriminator="type")]

@@ -17,11 +17,12 @@ from typing import TYPE_CHECKING
 
 from rekappa.config.lookups import IcebergLookup, KeptTable, PostgresLookup
 from rekappa.config.model import AppConfig
-from rekappa.errors import ConfigError, SourceError
+from rekappa.errors import ConfigError, SinkError, SourceError
 from rekappa.iceberg.commits import load_table
 from rekappa.iceberg.past import rows_at
 from rekappa.lookup import Lookup
-from rekappa.lookups.versions import GONE, SINCE, kept_table
+from rekappa.lookups.changes import GONE
+from rekappa.lookups.versions import SINCE, kept_table
 from rekappa.sinks.postgres import Postgres
 from rekappa.sinks.service import fetch
 from rekappa.spark.names import quoted
@@ -78,11 +79,11 @@ def keep(
     table = kept_table(config, name, lookup)
     changed = 0
     if not spark.catalog.tableExists(table):
-        for moment, rows in _past(spark, lookup) if since is None else ():
+        for moment, rows in _past(spark, name, lookup) if since is None else ():
             _prepare(spark, table, name, rows)
             check()
             changed += _append(spark, table, name, lookup, rows, moment)
-    rows = _now(spark, lookup)
+    rows = _now(spark, name, lookup)
     _prepare(spark, table, name, rows)
     first = spark.table(table).isEmpty()
     moment = since if since is not None and first else _next(spark, table, now() + lookup.lead)
@@ -92,7 +93,7 @@ def keep(
     return Look(name, table, changed + found, moment if found else None, late)
 
 
-def _now(spark: SparkSession, lookup: KeptTable) -> DataFrame:
+def _now(spark: SparkSession, name: str, lookup: KeptTable) -> DataFrame:
     from pyspark.errors import AnalysisException
 
     if isinstance(lookup, PostgresLookup):
@@ -100,19 +101,25 @@ def _now(spark: SparkSession, lookup: KeptTable) -> DataFrame:
         service = Postgres(
             lookup.host, lookup.port, lookup.database, lookup.table, lookup.key, user=lookup.user, password=password
         )
-        return fetch(spark, service, None)
+        try:
+            return fetch(spark, service, None)
+        except SinkError as error:
+            raise SourceError(f"Cannot look at lookup {name!r}: {error.message}", hint=error.hint) from None
     assert isinstance(lookup, IcebergLookup)
     try:
         return spark.table(lookup.table)
     except AnalysisException:
-        raise SourceError(f"Cannot look at {lookup.table}: the table does not exist") from None
+        raise SourceError(
+            f"Cannot look at lookup {name!r}: the table {lookup.table} does not exist",
+            hint=f"Check lookups.{name}.table.",
+        ) from None
 
 
-def _past(spark: SparkSession, lookup: KeptTable) -> Iterator[tuple[datetime, DataFrame]]:
+def _past(spark: SparkSession, name: str, lookup: KeptTable) -> Iterator[tuple[datetime, DataFrame]]:
     """What an Iceberg table was at each of its snapshots that is still there, the oldest first."""
     if not isinstance(lookup, IcebergLookup):
         return
-    _now(spark, lookup)
+    _now(spark, name, lookup)
     table = load_table(spark, lookup.table)
     line, snapshot = [], table.currentSnapshot()
     while snapshot is not None:

@@ -2,48 +2,88 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from rekappa.answers import Answers
 from rekappa.app import Job
+from rekappa.config.lookups import ServiceLookup
 from rekappa.config.model import AppConfig
-from rekappa.errors import SourceError
+from rekappa.errors import ConfigError
+from rekappa.home import Home
+from rekappa.lookup import Lookup
+from rekappa.lookups.services import empty_answers, recalled_answers
 from rekappa.lookups.versions import Versions, versions_of
 from rekappa.plan.plan import LookupPlan
 from rekappa.spark.names import quoted
+from rekappa.spark.private import estimated_bytes, heap_bytes
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
-def with_lookups(spark: SparkSession, config: AppConfig, job: Job) -> Job:
+_SENT = 32
+"""A lookup is sent to tasks if it takes no more than this part of the driver's memory, by Spark's own estimate."""
+Service = Callable[[str, ServiceLookup], Answers]
+"""How a job gets one of its services."""
+
+
+def with_lookups(spark: SparkSession, config: AppConfig, job: Job, service: Service) -> Job:
     """The job with its lookups as they are now; a stream that joins them sees new versions at each micro-batch.
 
     Refuses one whose table is missing, or in which a key and time do not tell which row held.
     """
-    given = {}
-    for name in job.lookups:
-        versions = versions_of(config, name)
+
+    def opened(versions: Versions) -> Lookup:
         rows = versions.read(spark)
         require_sound(versions, rows)
-        given[name] = versions.opened(rows)
-    return replace(job, given=given)
+        return versions.opened(rows)
+
+    return _given(config, job, opened, service)
 
 
-def with_planned_lookups(spark: SparkSession, config: AppConfig, job: Job, planned: tuple[LookupPlan, ...]) -> Job:
+def with_planned_lookups(
+    spark: SparkSession, config: AppConfig, home: Home, job: Job, planned: tuple[LookupPlan, ...]
+) -> Job:
     """The job with its lookups at the snapshots that the plan was made on."""
     pinned: Mapping[str, LookupPlan] = {one.name: one for one in planned}
-    found = {name: versions_of(config, name) for name in job.lookups}
-    return replace(job, given={name: one.opened(one.read(spark, pinned[name].snapshot)) for name, one in found.items()})
+
+    def recalled(name: str, lookup: ServiceLookup) -> Answers:
+        return recalled_answers(spark, config, home, name, lookup, pinned[name].calls)
+
+    def opened(versions: Versions) -> Lookup:
+        return _sent(spark, versions.opened(versions.read(spark, pinned[versions.lookup].snapshot)))
+
+    return _given(config, job, opened, recalled)
 
 
 def with_empty_lookups(spark: SparkSession, config: AppConfig, job: Job) -> Job:
     """The job with lookups that have their columns and no row."""
-    given = {}
+
+    def opened(versions: Versions) -> Lookup:
+        return versions.opened(spark.createDataFrame([], versions.read(spark).schema))
+
+    return _given(config, job, opened, lambda name, lookup: empty_answers(spark, lookup))
+
+
+def _sent(spark: SparkSession, lookup: Lookup) -> Lookup:
+    """The lookup, its versions sent whole to every task where they fit: the events then stay where they are."""
+    from pyspark.sql import functions as F
+
+    if estimated_bytes(spark, lookup.rows) > heap_bytes(spark) // _SENT:
+        return lookup
+    return replace(lookup, rows=F.broadcast(lookup.rows))
+
+
+def _given(config: AppConfig, job: Job, opened: Callable[[Versions], Lookup], service: Service) -> Job:
+    given: dict[str, Lookup | Answers] = {}
     for name in job.lookups:
-        versions = versions_of(config, name)
-        given[name] = versions.opened(spark.createDataFrame([], versions.read(spark).schema))
+        lookup = config.lookups.get(name)
+        if isinstance(lookup, ServiceLookup):
+            given[name] = service(name, lookup)
+        else:
+            given[name] = opened(versions_of(config, name))
     return replace(job, given=given)
 
 
@@ -64,13 +104,13 @@ def require_sound(versions: Versions, rows: DataFrame) -> None:
     found = {name: bad[0][at] for at, name in enumerate(ranked)}
     told = ", ".join(f"{name}={value}" for name, value in found.items())
     if any(found[name] is None for name in names):
-        raise SourceError(
+        raise ConfigError(
             f"Cannot use lookup {versions.lookup!r}: {versions.table} has a row with {told}",
             hint="Key and time must be there in every row.",
         )
     if versions.changes is not None:
         return
-    raise SourceError(
+    raise ConfigError(
         f"Cannot use lookup {versions.lookup!r}: {versions.table} has {bad[0]['__rows']} rows with {told}",
         hint="Remove all but one, or name the column that ranks them: sequence.",
     )

@@ -5,21 +5,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from rekappa.archive.tables import dead_letters_of
 from rekappa.config.lookups import ChangesLookup, IcebergLookup, LookupTable
 from rekappa.config.model import AppConfig, IcebergCandidate
-from rekappa.errors import ConfigError, SourceError
+from rekappa.errors import AppError, ConfigError
 from rekappa.iceberg.past import rows_at
 from rekappa.lookup import Lookup, Precedence
-from rekappa.record import INGESTION, METADATA, OFFSET
-from rekappa.spark.names import quoted
-from rekappa.timeline import TICK
+from rekappa.lookups.changes import ARRIVED, GONE, RANK, changes, ranked_by, tombstones
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-SINCE, GONE = "rekappa_valid_from", "rekappa_deleted"
-"""The columns that rekappa adds to versions that it keeps."""
-_ARRIVED, _PLACE = "__arrived", "__place"
+SINCE = "rekappa_valid_from"
+"""The column that says since when a version that rekappa keeps has held."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,23 +33,35 @@ class Versions:
     order: Precedence = Precedence.VALIDITY
     changes: ChangesLookup | None = None
     remedy: str = ""
+    letters: str = ""
 
     def read(self, spark: SparkSession, snapshot: int | None = None) -> DataFrame:
         """All versions, as the table is now (in a stream: at each micro-batch) or was at a snapshot."""
         from pyspark.errors import AnalysisException
+        from pyspark.sql import functions as F
 
         try:
             rows = spark.table(self.table) if snapshot is None else rows_at(spark, self.table, snapshot)
         except AnalysisException:
-            raise SourceError(
+            raise ConfigError(
                 f"Cannot read lookup {self.lookup!r}: its table {self.table} does not exist", hint=self.remedy
             ) from None
-        return rows if self.changes is None else _changes(rows, self.changes)
+        if self.changes is None:
+            return rows
+        made = changes(rows, self.changes)
+        if spark.catalog.tableExists(self.letters):
+            letters = spark.table(self.letters).where(F.col("source") == self.changes.source)
+            made = made.unionByName(tombstones(letters, made, self.changes), allowMissingColumns=True)
+        return ranked_by(made, self.changes)
 
     def opened(self, rows: DataFrame) -> Lookup:
-        return Lookup.of(
-            rows, self.key, self.valid_from, sequence=self.sequence, deleted=self.deleted, order=self.order
-        )
+        """The lookup itself; refuses rows without its columns, or whose times are no instants."""
+        try:
+            return Lookup.of(
+                rows, self.key, self.valid_from, sequence=self.sequence, deleted=self.deleted, order=self.order
+            )
+        except AppError as error:
+            raise ConfigError(f"{error.message} (lookup {self.lookup!r}, {self.table})", hint=error.hint) from None
 
 
 def versions_of(config: AppConfig, name: str) -> Versions:
@@ -64,8 +74,8 @@ def versions_of(config: AppConfig, name: str) -> Versions:
     if isinstance(lookup, ChangesLookup):
         past = [one for one in config.sources[lookup.source].candidates.values() if isinstance(one, IcebergCandidate)]
         return Versions(
-            name, past[0].table, lookup.key, _ARRIVED, lookup.sequence or _PLACE, lookup.deleted or GONE,
-            Precedence.ARRIVAL, lookup, "Archive its topic first: rekappa archive run APP",
+            name, past[0].table, lookup.key, ARRIVED, RANK, lookup.deleted or GONE,
+            Precedence.ARRIVAL, lookup, "Archive its topic first: rekappa archive run APP", dead_letters_of(config),
         )  # fmt: skip
     if isinstance(lookup, IcebergLookup) and lookup.valid_from is not None:
         remedy = f"Check lookups.{name}.table, or create it."
@@ -80,23 +90,3 @@ def kept_table(config: AppConfig, name: str, lookup: LookupTable) -> str:
     """The Iceberg table in which rekappa keeps the versions of a table that does not."""
     told = getattr(lookup, "versions", None)
     return told or f"{config.default_catalog()}.{config.app.replace('-', '_')}_lookups.{name}"
-
-
-def _changes(rows: DataFrame, changes: ChangesLookup) -> DataFrame:
-    """Archived changes as versions: the columns of the table that changed, and when each change counts."""
-    from pyspark.sql import functions as F
-
-    counts = F.unix_micros(F.col(INGESTION)) + F.lit(changes.lag // TICK)
-    when = [F.timestamp_micros(counts).alias(_ARRIVED), F.col(OFFSET).alias(_PLACE)]
-    if changes.envelope is None:
-        gone = [] if changes.deleted else [F.lit(False).alias(GONE)]
-        return rows.select(*(F.col(quoted(name)) for name in rows.columns if name != METADATA), *when, *gone)
-    after = rows.schema["after"].dataType
-    values = [
-        F.coalesce(F.col(f"after.{quoted(name)}"), F.col(f"before.{quoted(name)}")).alias(name)
-        if name in changes.key
-        else F.col(f"after.{quoted(name)}").alias(name)
-        for name in after.fieldNames()  # type: ignore[attr-defined]
-    ]
-    ranked = [F.col(changes.sequence).alias(changes.sequence)] if changes.sequence else []
-    return rows.where(F.col("op").isNotNull()).select(*values, *ranked, *when, (F.col("op") == "d").alias(GONE))

@@ -12,7 +12,7 @@ from typing import Any
 
 from rekappa.plan.finality import Finality
 from rekappa.plan.model import OffsetRange, Slice, SourceSlice, Split, source_of
-from rekappa.plan.plan import Chunk, Estimate, JobPlan, LookupPlan, Mode, Plan, SourcePlan
+from rekappa.plan.plan import CallsPlan, Chunk, Estimate, JobPlan, LookupPlan, Mode, Plan, SourcePlan
 from rekappa.plan.shape import Tolerance
 from rekappa.timeline import TICK, Window, instant, micros
 
@@ -182,12 +182,20 @@ def _decode_finality(value: list[Any]) -> Finality:
 
 def _encode_lookup(lookup: LookupPlan) -> list[Any]:
     first = None if lookup.first is None else micros(lookup.first)
-    return [lookup.name, lookup.table, lookup.snapshot, lookup.versions, first]
+    asked = lookup.calls
+    calls = asked and [
+        asked.missing, micros(asked.until), asked.calls, asked.unanswered, encode_window(asked.reach)
+    ]  # fmt: skip
+    return [lookup.name, lookup.table, lookup.snapshot, lookup.versions, first, calls]
 
 
 def _decode_lookup(value: list[Any]) -> LookupPlan:
-    name, table, snapshot, versions, first = value
-    return LookupPlan(name, table, snapshot, versions, None if first is None else instant(first))
+    name, table, snapshot, versions, first, asked = value
+    calls = None
+    if asked is not None:
+        missing, until, count, unanswered, reach = asked
+        calls = CallsPlan(missing, instant(until), count, unanswered, None if reach is None else decode_window(reach))
+    return LookupPlan(name, table, snapshot, versions, None if first is None else instant(first), calls)
 
 
 def _encode_source(source: SourcePlan) -> Json:

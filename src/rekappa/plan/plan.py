@@ -20,7 +20,7 @@ from rekappa.plan.model import Slice
 from rekappa.plan.shape import Tolerance
 from rekappa.timeline import Window
 
-PLAN_VERSION = 6
+PLAN_VERSION = 7
 """The version that this rekappa writes and reads."""
 
 
@@ -81,15 +81,29 @@ class SourcePlan:
 
 
 @dataclass(frozen=True, slots=True)
+class CallsPlan:
+    """What a job asks of a recorded service: `calls`, of which `unanswered` have no answer in the record; None where
+    that can't be counted without running the job. Answers that were kept after `until` are not taken; `reach` has all
+    times that are asked for, if it is known."""
+
+    missing: str
+    until: datetime
+    calls: int | None = None
+    unanswered: int | None = None
+    reach: Window | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class LookupPlan:
     """The version of a lookup's table that is read: `versions` of its rows begin in the job's `reads`, the first of all
-    at `first`."""
+    at `first`. `calls` is there for a service alone, whose record's answers are the versions."""
 
     name: str
     table: str
     snapshot: int | None
     versions: int
     first: datetime | None
+    calls: CallsPlan | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from datetime import timedelta
 from typing import Any
 
 from rekappa.plan.picture import picture
-from rekappa.plan.plan import Estimate, JobPlan, LookupPlan, Mode, Plan, SourcePlan
+from rekappa.plan.plan import CallsPlan, Estimate, JobPlan, LookupPlan, Mode, Plan, SourcePlan
 from rekappa.plan.remarks import remarks
 from rekappa.plan.words import count, size
 from rekappa.timeline import Window, format_duration, format_instant
@@ -99,6 +99,12 @@ def _job(job: JobPlan, plan: Plan, width: int) -> JobReport:
 
 
 def _lookup(lookup: LookupPlan) -> Fact:
+    if (asked := lookup.calls) is not None:
+        begins = "nothing recorded" if lookup.first is None else f"recorded since {format_instant(lookup.first)}"
+        calls = "an unknown number of calls" if asked.calls is None else f"{count(asked.calls)} calls"
+        lacking = "" if asked.unanswered is None else f", {count(asked.unanswered)} without an answer"
+        then = {"refuse": "refused", "call": "asked now", "null": "nulls"}[asked.missing]
+        return Fact(f"service {lookup.name}", f"answers from {lookup.table}", f"{calls}{lacking} ({then}), {begins}")
     since = "no version" if lookup.first is None else f"known since {format_instant(lookup.first)}"
     versions = f"{count(lookup.versions)} versions begin in what is read, {since}"
     return Fact(f"lookup {lookup.name}", f"{lookup.table} as of each event's time", versions)
@@ -168,7 +174,11 @@ def _summary(job: JobPlan, plan: Plan) -> dict[str, Any]:
         "chunks": [{"output": _window(chunk.output), "reads": _window(chunk.reads)} for chunk in job.chunks],
         "sources": [_source_summary(source) for source in job.sources],
         "lookups": [
-            {**asdict(lookup), "first": None if lookup.first is None else format_instant(lookup.first)}
+            {
+                **asdict(lookup),
+                "first": None if lookup.first is None else format_instant(lookup.first),
+                "calls": lookup.calls and _calls_summary(lookup.calls),
+            }
             for lookup in job.lookups
         ],
         "estimate": {
@@ -181,6 +191,11 @@ def _summary(job: JobPlan, plan: Plan) -> dict[str, Any]:
         "tolerances": {sink: dict(columns) for sink, columns in job.tolerances.items()},
         "warnings": list(remarks(job, plan.window)),
     }
+
+
+def _calls_summary(asked: CallsPlan) -> dict[str, Any]:
+    reach = None if asked.reach is None else _window(asked.reach)
+    return {**asdict(asked), "until": format_instant(asked.until), "reach": reach}
 
 
 def _source_summary(source: SourcePlan) -> dict[str, Any]:

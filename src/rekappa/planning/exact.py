@@ -12,6 +12,7 @@ from rekappa.config.load import Loaded
 from rekappa.config.targets import target_of
 from rekappa.errors import PlanError
 from rekappa.home import Home
+from rekappa.lookups.then import as_of
 from rekappa.plan.model import Slice, Split, reader, source_of
 from rekappa.plan.offsets import Position
 from rekappa.plan.plan import JobPlan, SourcePlan
@@ -44,10 +45,14 @@ class _Archive:
 
 @dataclass(frozen=True, slots=True)
 class _Chosen:
-    """The batches of one production run that are to be replayed; the first is the one to begin after."""
+    """The batches of one production run that are to be replayed; the first is the one to begin after.
+
+    `ended` is when production committed the last of them.
+    """
 
     run: Run
     batches: Sequence[RecordedBatch]
+    ended: datetime
 
 
 def exact_plans(
@@ -75,6 +80,7 @@ def exact_plans(
             query=query.name if len(own) > 1 else None,
             state=kind_of_state([next(shape for shape in shapes if shape.output == query.output)]),
             slices=slices,
+            lookups=as_of(spark, loaded.config, planned.lookups, chosen.ended),
             warnings=tuple(warnings),
             reason=f"{planned.reason}: batches {first} to {last} of {chosen.run.id}",
         )
@@ -140,10 +146,11 @@ def _production(
         )
     found = []
     for run in runs:
-        batches = [_recorded(batch, request.regions) for batch in store.batches(run.id, query.name)]
+        known = store.batches(run.id, query.name)
+        batches = [_recorded(batch, request.regions) for batch in known]
         chosen = batches_to_replay(batches, _by_reader(needed, batches), closes)
         if chosen:
-            found.append(_Chosen(run, chosen))
+            found.append(_Chosen(run, chosen, max(one.committed for one in known if one.number == chosen[-1].number)))
     if not found:
         names = ", ".join(run.id for run in runs[:3])
         raise PlanError(

@@ -2,8 +2,8 @@
 
     plan = make_plan(spark, loaded, app, home, BackfillRequest(window))
 
-Reads no events, but for strict mode's look at offsets, exact mode's at sessions, and a replay of what came before the
-window where custom state is alive when it begins; changes nothing.
+Reads no events, but for strict mode's look at offsets, exact mode's at sessions, what a job asks of recorded services,
+and a replay of what came before the window where custom state is alive when it begins; changes nothing.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING
 
 from rekappa.app import App, Job
@@ -22,12 +23,13 @@ from rekappa.errors import PlanError
 from rekappa.home import Home
 from rekappa.lookups.open import with_empty_lookups, with_lookups
 from rekappa.lookups.planned import lookup_warnings, plan_lookups
+from rekappa.lookups.services import plan_services, recalled_answers, service_warnings
 from rekappa.plan.chunks import plan_chunks, whole_hours
 from rekappa.plan.finality import Finality
 from rekappa.plan.margins import Margins, derive, with_overrides
 from rekappa.plan.mode import IN_ORDER, Choice, by_slice, choose
 from rekappa.plan.ordered import MAX_ROWS, plan_slices, wide_span
-from rekappa.plan.plan import Chunk, Estimate, JobPlan, Mode, Plan
+from rekappa.plan.plan import Chunk, Estimate, JobPlan, LookupPlan, Mode, Plan
 from rekappa.plan.shape import Operation, Shape, Tolerance
 from rekappa.plan.speeds import kind_of_state, predicted
 from rekappa.planning.chosen import chosen_jobs
@@ -132,6 +134,8 @@ def _plan_job(
         notes.append("The archive holds no event of this window: the output will be empty.")
     lookups = plan_lookups(spark, loaded.config, job, reads)
     notes += lookup_warnings(lookups, reads)
+    services = _plan_services(spark, loaded, home, request, asked, reads)
+    notes += service_warnings(spark, loaded.config, home, services)
     planned = JobPlan(
         job=job.name,
         sinks=tuple(query.sink for query in asked.queries),
@@ -143,7 +147,7 @@ def _plan_job(
         drain_reason=margins.drain_reason,
         reads=reads,
         sources=tuple(one.plan for one in inputs),
-        lookups=lookups,
+        lookups=(*lookups, *services),
         warnings=(*asked.choice.warnings, *margins.cut_off, *margins.notes, *notes),
         chance=tuple(sorted({name for shape in asked.shapes for name in (*shape.clock, *shape.random)})),
         tolerances=asked.tolerances,
@@ -160,6 +164,19 @@ def _plan_job(
     else:
         parts = (_cut(home, loaded, request, asked, planned, inputs, fit),)
     return tuple(replace(part, estimate=_estimate(home, app.name, part, margins)) for part in parts)
+
+
+def _plan_services(
+    spark: SparkSession, loaded: Loaded, home: Home, request: BackfillRequest, asked: _Asked, reads: Window
+) -> tuple[LookupPlan, ...]:
+    stretch = whole_hours(reads) if asked.choice.mode is Mode.BULK else reads
+
+    def inputs() -> Mapping[str, DataFrame]:
+        return {name: open_batch(spark, loaded, home, name, stretch, request.regions) for name in asked.job.sources}
+
+    job = with_empty_lookups(spark, loaded.config, asked.job)
+    # Exact mode reads whole micro-batches, wherever they begin.
+    return plan_services(spark, loaded.config, home, job, inputs, narrow=asked.choice.mode is not Mode.EXACT)
 
 
 def _finality(asked: _Asked, margins: Margins, archived: datetime) -> Finality | None:
@@ -316,7 +333,8 @@ def _with_whole_sessions(
 
     def results(reads: Window) -> list[DataFrame]:
         past = {name: open_batch(spark, loaded, home, name, reads, request.regions) for name in asked.job.sources}
-        made = with_lookups(spark, loaded.config, asked.job).results(past)
+        recalled = partial(recalled_answers, spark, loaded.config, home, planned=None)
+        made = with_lookups(spark, loaded.config, asked.job, recalled).results(past)
         return [made[query.output] for query in asked.queries]
 
     return with_whole_sessions(spark, margins, finality.of_recorded(), request.window, results)

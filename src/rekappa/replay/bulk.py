@@ -27,7 +27,7 @@ from rekappa.sinks.contract import BatchId
 from rekappa.sources.open import open_batch
 from rekappa.spark.calling import results_of
 from rekappa.spark.names import quoted
-from rekappa.spark.private import analysed, observed
+from rekappa.spark.private import analysed, heap_bytes, observed
 from rekappa.spark.shipping import is_local
 from rekappa.spark.state import settings
 from rekappa.spark.times import within
@@ -208,7 +208,8 @@ def _results(spark: SparkSession, bulk: BulkJob, reads: Window) -> Mapping[str, 
         source.name: open_batch(spark, bulk.loaded, bulk.home, source.name, reads, bulk.plan.regions, planned=source)
         for source in bulk.job.sources
     }
-    job = with_planned_lookups(spark, bulk.loaded.config, bulk.app.jobs[bulk.job.job], bulk.job.lookups)
+    config, own = bulk.loaded.config, bulk.app.jobs[bulk.job.job]
+    job = with_planned_lookups(spark, config, bulk.home, own, bulk.job.lookups)
     return results_of(job, inputs)
 
 
@@ -249,8 +250,7 @@ def staged_rows(spark: SparkSession, bulk: BulkJob) -> Mapping[str, int]:
 
 def _facts(spark: SparkSession, sizes: Mapping[str, int]) -> Facts:
     context = spark.sparkContext
-    java: Any = context._jvm
-    heap, cores = int(java.java.lang.Runtime.getRuntime().maxMemory()), max(context.defaultParallelism, 1)
+    heap, cores = heap_bytes(spark), max(context.defaultParallelism, 1)
     if is_local(context.master or "local"):
         return Facts(sizes, cores, heap)
     java_context: Any = context._jsc

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from rekappa.checkpoints.fingerprint import StatefulOperator
 from rekappa.config.bind import Query
 from rekappa.lookups.open import with_lookups
+from rekappa.lookups.services import live_answers
 from rekappa.runs.catch_up import Feeding
 from rekappa.runs.live_run import LiveRun
 from rekappa.spark.calling import results_of
@@ -38,10 +40,12 @@ def build_queries(spark: SparkSession, live: LiveRun, feeding: Feeding) -> list[
     """Call each job once over what it is fed with. Refuses what does not fit its sink; touches nothing."""
     config = live.loaded.config
     chosen = config.profiles.live.spark.get(PROVIDER)
+    service = partial(live_answers, spark, config, live.home)
     built = []
     for job in live.app.jobs.values():
         own = [query for query in live.bound if query.job == job.name and feeding.takes(query)]
-        results = results_of(with_lookups(spark, config, job), feeding.inputs(job)) if own else {}
+        given = with_lookups(spark, config, job, service) if own else job
+        results = results_of(given, feeding.inputs(job)) if own else {}
         for query in own:
             rows, declared = feeding.query(query, results[query.output]), config.sinks[query.sink]
             require_made(rows.columns, query.sink, declared)

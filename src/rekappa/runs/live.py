@@ -22,6 +22,7 @@ from rekappa.fence.filter import unknown_sender
 from rekappa.fence.line import Sender
 from rekappa.fence.topic import LINEAGE
 from rekappa.home import Home
+from rekappa.lookups.record import collect_answers
 from rekappa.replay.batches import Feed, record_batches
 from rekappa.runs.built import BuiltQuery, build_queries
 from rekappa.runs.catch_up import Feeding, feedings, require_readable
@@ -158,9 +159,11 @@ def run_live(
                 spark = live_session(loaded, home)
                 record = partial(record_live_start, store, loaded, code, claim)
                 waits = Waits(tell, _addresses(config, home, chosen))
-                keep = partial(
+                after = partial(
                     look_after, home, store, run, [query.name for query in bound], config.history_retention, tell
                 )
+                keep = partial(_keep_up, spark, loaded, home, after, tell)
+                collect_answers(spark, config, home)
                 for feeding in feedings(live, spark, store, claim, tell):
                     when = AVAILABLE_NOW if available_now or feeding.ends else _trigger(loaded)
                     heard: set[Sender] = set()
@@ -293,6 +296,16 @@ def _watch(
     _report(store, claim, folder, started, on_progress, {})
     if failure := next((found for one in started if (found := _failure(one))), None):
         raise failure
+
+
+def _keep_up(spark: SparkSession, loaded: Loaded, home: Home, after: Callable[[], None], tell: Tell) -> None:
+    """What is due now and then beside the queries; what services answered goes into their records."""
+    after()
+    try:
+        with told("collect what services answered", ""):
+            collect_answers(spark, loaded.config, home)
+    except WorkFailed as error:
+        tell(f"answers of services are collected later: {error}")
 
 
 def look_after(

@@ -33,7 +33,7 @@ def run_slices_job(work: Work, job: JobPlan) -> bool:
     config = work.loaded.config
     own = [query for query in queries(config, work.app) if query.sink in job.sinks]
     sources = {planned.name: archive_source(work.loaded, work.home, planned) for planned in job.sources}
-    planned = with_planned_lookups(work.spark, config, work.app.jobs[job.job], job.lookups)
+    planned = with_planned_lookups(work.spark, config, work.home, work.app.jobs[job.job], job.lookups)
     fresh = True
     for number, query in enumerate(own):
         checkpoint = work.folder / query.name

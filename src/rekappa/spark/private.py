@@ -202,6 +202,18 @@ def optimised(spark: SparkSession, rows: DataFrame) -> Any:
     return session.sessionState().optimizer().execute(analysed(rows))
 
 
+def estimated_bytes(spark: SparkSession, rows: DataFrame) -> int:
+    """How much Spark thinks the rows are, from what their tables say of themselves."""
+    # A number of any size: as text it is read whatever the bridge makes of it.
+    return int(str(optimised(spark, rows).stats().sizeInBytes()))
+
+
+def heap_bytes(spark: SparkSession) -> int:
+    """The memory that the driver may take."""
+    jvm: Any = spark._jvm
+    return int(jvm.java.lang.Runtime.getRuntime().maxMemory())
+
+
 def _each(sequence: Any) -> list[Any]:
     return [sequence.apply(at) for at in range(sequence.size())]
 

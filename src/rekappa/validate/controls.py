@@ -45,6 +45,7 @@ class Role(StrEnum):
     EXACT = "production's code over its micro-batches"
     EXACT_NEW = "the run's code over production's micro-batches"
     BULK = "in bulk, which drops nothing"
+    LOOKUPS = "the run's code with the lookups that production had"
     KEEPING = "in production's micro-batches, dropping nothing"
 
 
@@ -160,7 +161,8 @@ def _told_apart(plan: Plan) -> Plan:
             )
             for source in job.sources
         )  # fmt: skip
-        jobs.append(replace(job, sources=sources, estimate=Estimate(0, 0), warnings=(), reason=""))
+        lookups = tuple(replace(one, versions=0, first=None, calls=None) for one in job.lookups)
+        jobs.append(replace(job, sources=sources, lookups=lookups, estimate=Estimate(0, 0), warnings=(), reason=""))
     return replace(plan, jobs=tuple(jobs))
 
 

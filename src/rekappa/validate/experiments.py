@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from functools import cached_property
@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 from rekappa.config.bind import queries
 from rekappa.config.targets import target_of
 from rekappa.errors import RekappaError
-from rekappa.plan.plan import JobPlan, Mode, Plan
+from rekappa.lookups.then import differs
+from rekappa.plan.plan import JobPlan, LookupPlan, Mode, Plan
 from rekappa.plan.recorded import NO_WATERMARK
 from rekappa.plan.store import load as load_plan
 from rekappa.planning.make import make_plan
@@ -125,7 +126,8 @@ class Experiments:
         if {one.name for one in made.sources} != {one.name for one in self.part.sources}:
             self.notes.append("production's code reads other sources: its control has a plan of its own")
         elif wider == (self.part.warm_up, self.part.drain):
-            plan = replace(self.plan, jobs=(replace(self.part, job=made.job, sinks=(self.sink.name,), query=None),))
+            own = replace(self.part, job=made.job, sinks=(self.sink.name,), query=None, lookups=made.lookups)
+            plan = replace(self.plan, jobs=(own,))
         else:
             self.notes.append("production's code needs wider margins: its control has a plan of its own")
             plan = self._planned(code, self._wider(*wider))
@@ -156,13 +158,47 @@ class Experiments:
             raise NoControl("its state goes slice by slice, so that bulk drops late events as well")
         return self._run(Role.BULK, plan, [Stretch(code)])
 
+    @cached_property
+    def then(self) -> Mapping[str, LookupPlan]:
+        """The lookups that were changed after production had read them, as they were before; controls use these."""
+        part = self.part
+        if part.mode is Mode.EXACT or not any(one.calls is None for one in part.lookups):
+            return {}
+        try:
+            seen = {one.name: one for one in _part_of(self._recorded[0], self.sink.name).lookups}
+        except NoControl as error:
+            self.notes.append(f"whether a lookup was changed can't be told: {error.message}")
+            return {}
+        until = part.reads.end + (part.finality.ahead if part.finality is not None else timedelta())
+        config, found = self.staged.loaded.config, {}
+        for one in part.lookups:
+            old = seen.get(one.name)
+            if old is not None and one.calls is None and differs(self.spark, config, old, one, until):
+                found[one.name] = old
+                self.notes.append(f"lookup {one.name!r} was changed after production had read it: controls undo that")
+        return found
+
+    @cached_property
+    def _without_changed_lookups(self) -> Control:
+        plan = replace(self.plan, jobs=(replace(self.part, sinks=(self.sink.name,), query=None),))
+        control = self._run(Role.LOOKUPS, plan, [Stretch(self.own)])
+        self.controls.append(control)
+        return control
+
     def rows(self, control: Control) -> DataFrame:
         """What a control wrote, as the sink would hold it."""
         self.controls.append(control)
-        staged = replace(self.sink, table=control.table)
-        return _fitted(self.sink.sink.as_stored(staged.rows(self.spark)), self.stored())
+        return self._written(control)
+
+    def _written(self, control: Control) -> DataFrame:
+        rows = replace(self.sink, table=control.table).rows(self.spark)
+        return _fitted(self.sink.sink.as_stored(rows), self.staged_rows())
 
     def stored(self) -> DataFrame:
+        """What the run would have staged with the lookups that production had, as the sink would hold it."""
+        return self._written(self._without_changed_lookups) if self.then else self.staged_rows()
+
+    def staged_rows(self) -> DataFrame:
         """What the run itself staged, as the sink would hold it."""
         return self.sink.sink.as_stored(self.sink.rows(self.spark))
 
@@ -214,7 +250,15 @@ class Experiments:
         return replace(self.request, mode=self.part.mode, warm_up=warm_up, drain=drain)
 
     def _run(self, role: Role, plan: Plan, parts: Sequence[Stretch]) -> Control:
-        every = tuple(replace(job, sources=tuple(replace(one, columns=()) for one in job.sources)) for job in plan.jobs)
+        known = {one.name: one for one in self.part.lookups} | dict(self.then)
+        every = tuple(
+            replace(
+                job,
+                sources=tuple(replace(one, columns=()) for one in job.sources),
+                lookups=tuple(known.get(one.name, one) for one in job.lookups),
+            )
+            for job in plan.jobs
+        )
         return run_control(
             self.spark, self.staged, self.sink.name, role, replace(plan, jobs=every), parts, tell=self.tell
         )

@@ -15,6 +15,7 @@ from rekappa.validate.result import Cause, Comparison, Outcome, Sample, SinkVerd
 
 _CAUSES = {
     str(Cause.CODE): "#4c6fd1",
+    str(Cause.LOOKUP): "#7a4fb5",
     str(Cause.LATE): "#b98300",
     str(Cause.LATE_IN_BACKFILL): "#c96a1b",
     str(Cause.NOT_FINAL): "#8a94a6",

@@ -23,6 +23,7 @@ class Cause(StrEnum):
     """Why a difference is there. Each but the last two was shown by running something."""
 
     CODE = "change in code"
+    LOOKUP = "lookup changed"
     LATE = "late in production"
     LATE_IN_BACKFILL = "late in the backfill"
     NOT_FINAL = "not final"
@@ -178,6 +179,8 @@ def judge(found: Comparison, expected: Expectation | None, late: Late) -> tuple[
     asked = []
     if changed and expected is None:
         asked.append(f"{changed} rows differ by the change in code, and no expectation was given")
+    if rows := found.caused_by(Cause.LOOKUP):
+        asked.append(f"{rows} rows differ because a lookup was changed after production had read it")
     if ignored := [name for name, how in found.special.items() if how == IGNORED]:
         asked.append(f"not compared, and published all the same: {', '.join(ignored)}")
     return (Outcome.NEEDS_YES if asked else Outcome.PASSED), tuple(asked)

@@ -9,6 +9,9 @@ control run changes one of them alone:
 In the second case each version is run as the backfill was, too: where one of them differs from staging, that is the
 code's doing even if production's micro-batches hide it.
 
+If a lookup was changed after production had read it, all of this is asked without that change; what the run then does
+not give as it staged it is the lookup's doing.
+
 Rows that the exact control does not give as production has them are unexplained, whatever else is known of them.
 """
 
@@ -56,7 +59,8 @@ class _Found:
     micro-batches and a bulk run, asked only if the replay dropped events: where bulk agrees with production, it was
     the replay that dropped something. `undecided`: why a difference by the way of running is not known to be a late
     event, because that could not be asked, or because production dropped none. `disputed`: where another engine, given
-    the same events and dropping none, gives other rows than the replay: there it was not lateness.
+    the same events and dropping none, gives other rows than the replay: there it was not lateness. `lookup`: by what
+    was changed in a lookup after production had read it, alone; the others were asked without that change.
     """
 
     code: DataFrame | None = None
@@ -66,6 +70,7 @@ class _Found:
     bulk: DataFrame | None = None
     undecided: bool = False
     disputed: DataFrame | None = None
+    lookup: DataFrame | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,12 +106,17 @@ class _Settling:
         self.experiments.notes.append(f"production is live run {made.run.id}")
         code = made.code
         if self.experiments.part.mode is Mode.EXACT or code is None:
-            return self._through_exact(pending, several=code is None)
+            return self._with_lookups(self._through_exact(pending, several=code is None))
         try:
-            return self._through_control(pending)
+            return self._with_lookups(self._through_control(pending))
         except NoControl as error:
             self.experiments.notes.append(f"{error.message}; both codes were run over production's micro-batches")
-            return self._through_exact(pending, several=False)
+            return self._with_lookups(self._through_exact(pending, several=False))
+
+    def _with_lookups(self, found: _Found) -> _Found:
+        """What was found, and what the change of a lookup did beside it."""
+        made = self.experiments
+        return replace(found, lookup=self.between(made.stored(), made.staged_rows())) if made.then else found
 
     def _through_control(self, pending: DataFrame) -> _Found:
         made = self.experiments
@@ -225,7 +235,7 @@ def settle(
             found = _Settling(stack, experiments, production, rules).found(pending)
         except NoControl as error:
             experiments.notes.append(f"no control: {error.message}")
-    for name in ("code", "replay", "unfaithful", "bulk", "disputed"):
+    for name in ("code", "replay", "unfaithful", "bulk", "disputed", "lookup"):
         marked = _marked(marked, getattr(found, name), name)
     code, replay, unfaithful = F.col("code"), F.col("replay"), F.col("unfaithful")
     doubtful = unfaithful if found.everywhere else unfaithful & replay
@@ -236,6 +246,7 @@ def settle(
         .when(replay & here, Cause.LATE_IN_BACKFILL.value)
         .when(code, Cause.CODE.value)
         .when(replay, Cause.LATE.value)
+        .when(F.col("lookup"), Cause.LOOKUP.value)
         .otherwise(Cause.UNEXPLAINED.value)
     )
     marked = marked.withColumn(CAUSE, cause)
