@@ -8,6 +8,7 @@ python sinks_until_killed.py SERVERS.json HOME
 from __future__ import annotations
 
 import json
+import os
 import sys
 import threading
 import time
@@ -46,11 +47,18 @@ def main(servers: Path, home: Home) -> None:
         sink.prepare(spark, batch.schema)
         sink.write(batch, BATCH)
 
+    # One that fails ends all: who waits for every sink would wait for ever.
+    threading.excepthook = _end
     for kind in kinds:
         threading.Thread(target=write, args=(kind,), daemon=True).start()
     while True:
         print(json.dumps({kind: tokens.passed(f"sink {kind}_killed") for kind in kinds}), flush=True)
         time.sleep(0.2)
+
+
+def _end(failed: threading.ExceptHookArgs) -> None:
+    sys.__excepthook__(failed.exc_type, failed.exc_value or failed.exc_type(), failed.exc_traceback)
+    os._exit(1)
 
 
 if __name__ == "__main__":

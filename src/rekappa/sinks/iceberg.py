@@ -21,6 +21,7 @@ from rekappa.sinks.contract import BatchId, Rerun, Sink, in_window
 from rekappa.sinks.fit import columns_ddl, columns_of, require_columns, stored_columns
 from rekappa.sinks.keys import newest_per_key, refused
 from rekappa.spark.names import quoted
+from rekappa.spark.private import united
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -169,7 +170,12 @@ class IcebergUpsert(IcebergSink):
         spark = rows.sparkSession
         view = f"rekappa_batch_{id(self)}"
         # MERGE reads its source twice (which files match, then the join); the batch must be computed once only.
-        newest = paced(newest_per_key(rows, self.key, self.event_time, self.version), self.pace(spark)).persist()
+        newest = newest_per_key(rows, self.key, self.event_time, self.version)
+        pace = self.pace(spark)
+        if pace:
+            # A cap is a condition that Spark may not move or repeat, and MERGE takes no such source: it sees rows only.
+            newest = united(spark, [paced(newest, pace)])
+        newest.persist()
         newest.createOrReplaceTempView(view)
         same = " AND ".join(f"t.{quoted(column)} = s.{quoted(column)}" for column in self.key)
         version, gone = quoted(self.version or ""), quoted(self.deletes or "")

@@ -94,8 +94,9 @@ def tie_break(rows: DataFrame) -> Column:
 
 def refused(error: Exception, sink: str) -> Exception:
     """The clear error for a failed write: a `SinkError` if a key rule failed, else the error itself."""
-    text = str(error)
-    if MARK not in text:
+    # As it was raised: the words also stand in every plan that could raise them, which other errors show.
+    text, raised = str(error), f"[USER_RAISED_EXCEPTION] {MARK}"
+    if raised not in text:
         return error
-    reason = text.split(MARK, 1)[1].splitlines()[0].split(" SQLSTATE")[0].strip()
+    reason = text.split(raised, 1)[1].splitlines()[0].split(" SQLSTATE")[0].strip()
     return SinkError(f"Cannot write sink {sink!r}: {reason}", hint=NULL_KEY if "is null" in reason else SAME_KEY)
