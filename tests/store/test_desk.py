@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 
 import pytest
@@ -46,6 +47,14 @@ def test_a_task_is_kept_and_changed(desk: Desk) -> None:
     assert changed.ended >= made.created
     with pytest.raises(RunError, match="Cannot find task 'nope'"):
         desk.task("nope")
+
+
+def test_of_many_that_start_a_command_at_once_one_does(desk: Desk) -> None:
+    with ThreadPoolExecutor(8) as pool:
+        told = list(pool.map(lambda at: desk.add_task(a_task(id=f"t{at}"), unless=lambda _: True).id, range(8)))
+    assert len(set(told)) == 1
+    assert [one.id for one in desk.tasks()] == [told[0]]
+    assert desk.add_task(a_task(id="of another"), unless=lambda _: False).id == "of another"
 
 
 def test_what_ended_long_ago_is_forgotten(desk: Desk) -> None:

@@ -70,6 +70,13 @@ class Database:
             yield db
 
     @contextmanager
+    def deciding(self) -> Iterator[Connection]:
+        """The same, one such transaction at a time: for who decides by what is *not* there, which nobody can lock."""
+        with self.changing() as db:
+            self._dialect.alone(db)
+            yield db
+
+    @contextmanager
     def _connected(self, options: Mapping[str, Any]) -> Iterator[Connection]:
         with self._reported(), self._reached() as db:
             yield db.execution_options(**options)

@@ -5,12 +5,12 @@ Every method is one short transaction; nothing is cached between calls.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from datetime import timedelta
 from typing import Any
 
-from sqlalchemy import Row, delete, insert, select, update
+from sqlalchemy import Row, Select, delete, insert, select, update
 
 from rekappa.errors import RunError, StoreError
 from rekappa.home import Home
@@ -47,8 +47,14 @@ class Desk:
         except RunError:
             return None
 
-    def add_task(self, task: Task) -> Task:
-        with self._database.changing() as db:
+    def add_task(self, task: Task, unless: Callable[[Task], bool] | None = None) -> Task:
+        """Add a task; but answer one of the same command that is going, if `unless` says so of it. Of many that ask at
+        once, from wherever, one adds its own."""
+        with self._database.deciding() as db:
+            for going in db.execute(_going(select(TASKS))) if unless else ():
+                other = _task(going)
+                if unless and other.words == task.words and unless(other):
+                    return other
             row = {one.name: getattr(task, one.name) for one in fields(Task)}
             db.execute(insert(TASKS).values({**row, "created": clock(db), "words": list(task.words)}))
         return self.task(task.id)
@@ -67,8 +73,7 @@ class Desk:
         chosen = chosen if run is None else chosen.where(TASKS.c.run == run)
         with self._database.reading() as db:
             found = [_task(row) for row in db.execute(chosen.limit(limit))]
-            going = chosen.where(TASKS.c.state.in_([state for state in TaskState if state.going]))
-            rest = [_task(row) for row in db.execute(going)] if len(found) == limit else []
+            rest = [_task(row) for row in db.execute(_going(chosen))] if len(found) == limit else []
         known = {one.id for one in found}
         return [*found, *(one for one in rest if one.id not in known)]
 
@@ -156,6 +161,10 @@ class Desk:
 
 def _mapping(row: Row[Any]) -> Mapping[str, Any]:
     return dict(row._mapping)
+
+
+def _going(tasks: Select[Any]) -> Select[Any]:
+    return tasks.where(TASKS.c.state.in_([state for state in TaskState if state.going]))
 
 
 def _task(row: Row[Any]) -> Task:

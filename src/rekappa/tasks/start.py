@@ -56,9 +56,6 @@ def start_task(
             hint="Name it in rekappa.yaml as ${VARIABLE}, and set that variable where the process is started.",
         )
     desk = Desk.open(home)
-    same = next((one for one in tasks(home, app=app) if one.state.going and one.words == tuple(words)), None)
-    if same is not None:
-        raise RunError(f"Cannot start `{same.command}`: {same.who} has started it, it is {same.state}")
     host = this_host()
     task = Task(
         id=new_task_id(),
@@ -72,7 +69,9 @@ def start_task(
         run=run,
         kept=kept,
     )
-    desk.add_task(task)
+    added = desk.add_task(task, unless=lambda other: other.app == app and _as_it_is(other).state.going)
+    if added.id != task.id:
+        raise RunError(f"Cannot start `{added.command}`: {added.who} has started it, it is {added.state}")
     _forget_old(home, desk)
     if what:
         desk.tell(who, face, what, app, run, task=task.id, command=task.command)
