@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
@@ -19,6 +20,8 @@ from rekappa.console.serve import Serving, require_safe
 from rekappa.errors import ConfigError
 from rekappa.store.address import Address
 from rekappa.store.database import Database
+from rekappa.store.leases import run_lease
+from rekappa.store.record import Kind, Run, State
 from rekappa.store.tables import SESSIONS
 
 LOOKING = ["/", "/runs", "/runs/backfill_1", "/apps/shop", "/apps/shop/backfill", "/apps/shop/archive", "/tasks",
@@ -289,3 +292,34 @@ def test_a_password_in_a_sink_s_address_is_not_drawn(site: Site) -> None:
     for page in ("/", "/apps/shop", "/api/apps"):
         assert "SECRET27" not in olga.get(page).text, page
     assert "s3a://AK:********@bucket/x" in olga.get("/").text
+
+
+def test_a_stream_ends_with_the_session(site: Site) -> None:
+    """Of a run that goes on: removed from the logins, its reader is told nothing more."""
+    site.store.create(Run("live_1", "shop", Kind.LIVE, "f"))
+    with site.store.claim([run_lease("live_1")], "run") as claim, served(site.console) as address:
+        claim.begin("live_1")
+        claim.update(progress={"queries": [{"query": "totals", "rows": 1, "lag": 0}]})
+        with requests.Session() as vera:
+            vera.post(f"{address}/login", data={"name": "vera", "password": PASSWORD, "next": "/health"})
+            headers = {"accept": "text/event-stream"}
+            with vera.get(f"{address}/live/runs/live_1", headers=headers, stream=True, timeout=120) as stream:
+                lines = stream.iter_lines()
+                assert next(lines) == b"event: part"
+                site.desk.drop_person("vera")
+                assert not any(b"event: over" in line for line in lines), "it ended, though the run goes on"
+        claim.end(State.STOPPED)
+
+
+def test_two_consoles_on_one_machine_do_not_log_each_other_out(site: Site) -> None:
+    with served(site.console) as one, served(site.console) as other, requests.Session() as olga:
+        for address in (one, other):
+            olga.post(f"{address}/login", data={"name": "olga", "password": PASSWORD, "next": "/health"})
+        assert len({cookie.name for cookie in olga.cookies}) == 2
+        assert [olga.get(f"{at}/runs", allow_redirects=False).status_code for at in (one, other)] == [200, 200]
+
+
+def test_an_app_whose_name_another_folder_has_says_so(site: Site) -> None:
+    shutil.copytree(site.folder / "shop", site.folder / "a_backup")
+    page = site.logged_in("olga").get("/").text
+    assert f"{site.folder / 'shop'} holds an app of the same name" in page

@@ -15,7 +15,7 @@ from console.site_of import TOKEN, Site
 from rekappa.console.alerts import Bounds, Watcher, alerts
 from rekappa.console.metrics import Figures
 from rekappa.console.observed import Observation
-from rekappa.console.sight import SeenArchive, Sight
+from rekappa.console.sight import SeenArchive, Sight, newest_of_each
 from rekappa.store.leases import run_lease
 from rekappa.store.record import Kind, Run, State
 from rekappa.store.task import Task, TaskState
@@ -98,3 +98,11 @@ def test_metrics_say_what_the_store_and_the_archive_say(site: Site) -> None:
     assert found["rekappa_archive_lag_events", ("clicks", "shop")] == 7
     assert found["rekappa_archive_dead_letters_total", ("clicks", "shop")] == 2
     assert found["rekappa_archive_complete_until_timestamp_seconds", ("clicks", "shop")] == NOW.timestamp()
+
+
+def test_a_job_that_failed_counts_until_the_same_is_started_again() -> None:
+    failed = Task("t1", ("run", "shop"), "olga", "cli", "/", "h", "m", app="shop", kept=True, state=TaskState.FAILED,
+                  created=NOW - timedelta(minutes=9))  # fmt: skip
+    again = replace(failed, id="t2", state=TaskState.RUNNING, created=NOW)
+    assert told(replace(QUIET, tasks=newest_of_each([failed]))) == {"job failed"}
+    assert told(replace(QUIET, tasks=newest_of_each([again, failed]))) == set()

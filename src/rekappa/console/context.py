@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -89,7 +90,7 @@ def templates() -> Environment:
         lstrip_blocks=True,
     )
     made.filters |= {"at": at, "readable": readable, "bytes": _bytes, "ago": _ago, "number": _number, "state": state}
-    made.filters |= {"short": draw.short, "duration": _duration}
+    made.filters |= {"short": draw.short, "duration": _duration, "shell": shlex.join}
     return made
 
 

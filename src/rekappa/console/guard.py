@@ -17,6 +17,7 @@ from urllib.parse import parse_qs, quote, unquote, urlsplit
 
 from fastapi import Request
 from starlette.concurrency import run_in_threadpool
+from starlette.requests import ClientDisconnect
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -81,6 +82,8 @@ class SecurityHeaders:
             return
         try:
             await self._app(scope, receive, sending)
+        except ClientDisconnect:
+            return
         except Exception as error:
             # What nobody foresaw is answered here, with the headers; what had begun can only be cut off.
             print(hidden("".join(traceback.format_exception(error))), file=sys.stderr)
@@ -126,7 +129,7 @@ class Guard:
             person = bearer(self.desk.people(), token.strip())
             soon = datetime.now(UTC) + timedelta(minutes=1)
             return (Session(person.name, person.role, "", soon), True) if person else (None, True)
-        cookie = request.cookies.get(COOKIE)
+        cookie = request.cookies.get(cookie_of(request))
         return (self.desk.session(digest(cookie)) if cookie else None), False
 
     def _require_host(self, request: Request) -> None:
@@ -142,6 +145,12 @@ class Guard:
         origin = request.headers.get("origin")
         if origin is not None and urlsplit(origin).netloc != request.headers.get("host"):
             raise Denied(403, "The request comes from another site.")
+
+
+def cookie_of(request: Request) -> str:
+    """The name of the session's cookie. Cookies know no port: two consoles of one machine have one each."""
+    port = request.url.port
+    return COOKIE if port is None else f"{COOKIE}_{port}"
 
 
 async def form_of(request: Request) -> Form:

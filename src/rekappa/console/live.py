@@ -10,6 +10,9 @@ from fastapi import Request
 from fastapi.responses import Response, StreamingResponse
 from starlette.concurrency import run_in_threadpool
 
+from rekappa.console.guard import session
+from rekappa.store.people import UserRole
+
 PAUSE = 1.0
 QUIET = 15
 """After so many looks without a change a comment is sent, so that proxies keep the connection."""
@@ -36,6 +39,9 @@ async def _events(request: Request, part: Callable[[], Fragment]) -> AsyncIterat
     last, quiet = None, 0
     stopping: asyncio.Event = request.app.state.stopping
     while not stopping.is_set() and not await request.is_disconnected():
+        # Who has logged out meanwhile, or has another role now, is told nothing more.
+        if await run_in_threadpool(_role_now, request) != session(request).role:
+            return
         now = await run_in_threadpool(part)
         if now.html != last:
             last, quiet = now.html, 0
@@ -54,6 +60,11 @@ async def _events(request: Request, part: Callable[[], Fragment]) -> AsyncIterat
             await asyncio.wait_for(stopping.wait(), PAUSE)
         except TimeoutError:
             continue
+
+
+def _role_now(request: Request) -> UserRole | None:
+    found, _ = request.app.state.guard.session_of(request)
+    return found.role if found else None
 
 
 def _event(name: str, text: str) -> str:

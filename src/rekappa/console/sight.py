@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -34,6 +35,14 @@ class Sight:
     archives: tuple[SeenArchive, ...] = ()
 
 
+def newest_of_each(found: Iterable[Task]) -> tuple[Task, ...]:
+    """Of every command the newest task: one that failed counts until the same is started again."""
+    kept: dict[tuple[str | None, tuple[str, ...]], Task] = {}
+    for one in found:
+        kept.setdefault((one.app, one.words), one)
+    return tuple(kept.values())
+
+
 def look(console: Console, now: datetime) -> Sight:
     core = Core(console.home, console.folder, console.owner, "console")
     store = core.store()
@@ -48,4 +57,4 @@ def look(console: Console, now: datetime) -> Sight:
                 SeenArchive(app.name, one["source"], one["lag"], one["dead_letters"], min(until) if until else None)
             )
     newest = tuple(store.page(200))
-    return Sight(now, store.counts(), lags, newest, tuple(tasks(core.home, limit=200)), tuple(archives))
+    return Sight(now, store.counts(), lags, newest, newest_of_each(tasks(core.home, limit=200)), tuple(archives))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 
@@ -40,11 +40,14 @@ class Core:
         return Desk.open(self.home)
 
     def apps(self) -> list[FoundApp]:
-        """By name. Of two with one name the first that is found counts, in the order of the folders."""
+        """By name. Of two with one name the first that is found counts, in the order of the folders, and says so."""
         found: dict[str, FoundApp] = {}
         for file in self._files():
             one = self._found(file)
-            found.setdefault(one.name, one)
+            first = found.setdefault(one.name, one)
+            if first is not one:
+                told = f"{one.folder} holds an app of the same name, which is not shown: rename one of them"
+                found[one.name] = replace(first, problem=first.problem or told)
         return [found[name] for name in sorted(found)]
 
     def app(self, name: str) -> FoundApp:

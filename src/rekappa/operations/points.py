@@ -4,16 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib.util import find_spec
 
 from rekappa.errors import RunError
 from rekappa.operations.changes import AskedChange, sets
 from rekappa.operations.core import Core
-
-
-def can_cascade() -> bool:
-    """Whether this rekappa rewinds chained apps as one."""
-    return find_spec("rekappa.recovery.chain") is not None
 
 
 def savepoint_change(core: Core, app: str, name: str = "") -> AskedChange:

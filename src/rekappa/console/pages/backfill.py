@@ -48,8 +48,10 @@ def backfill_page(request: Request, name: str) -> Response:
     asked = window_form(told)
     seen = overview(request, core, name)
     shown = _shown(seen)
-    start, end = (asked.start, asked.end) if asked.start and asked.end else _suggested(shown)
     plan = told.get("plan")
+    planned = (answer(core.home, plan) or {}).get("window") if plan else None
+    start, end = (planned["start"], planned["end"]) if planned else _suggested(shown)
+    start, end = (asked.start, asked.end) if asked.start and asked.end else (start, end)
     return page(
         request,
         "backfill.html",

@@ -17,7 +17,6 @@ from rekappa.operations.changes import begin, sets
 from rekappa.operations.core import Core
 from rekappa.operations.points import (
     RestartFrom,
-    can_cascade,
     drop_change,
     rewind_change,
     savepoint_change,
@@ -96,7 +95,7 @@ async def drop(request: Request, name: str) -> Response:
 def _chained(core: Core, name: str) -> list[str]:
     """The apps that a rewind can take back too: those that its topics reach."""
     topics = [one for one in handovers(core.apps()) if one.what.startswith("topic ")]
-    return downstream(name, topics) if can_cascade() else []
+    return downstream(name, topics)
 
 
 def _point(form: Form) -> RestartFrom:

@@ -10,7 +10,7 @@ from fastapi.responses import RedirectResponse, Response
 from starlette.concurrency import run_in_threadpool
 
 from rekappa.console.context import Console, console_of, page
-from rekappa.console.guard import COOKIE, LASTS, Denied, form_of
+from rekappa.console.guard import LASTS, Denied, cookie_of, form_of
 from rekappa.operations.logins import digest, has_password, hashed, new_token
 from rekappa.store.desk import Desk
 from rekappa.store.people import UserRole
@@ -26,7 +26,7 @@ def login_page(request: Request, token: str = "", next: str = "/") -> Response:
     if token:
         if console.token is None or not hmac.compare_digest(token, console.token):
             raise Denied(403, "This address is not valid any more: the console prints a new one when it is started.")
-        return _entered(console, console.owner, UserRole.OPERATOR, next)
+        return _entered(request, console, console.owner, UserRole.OPERATOR, next)
     return page(request, "login.html", next=_inside(next), open=console.token is not None, wrong=False)
 
 
@@ -45,16 +45,16 @@ async def log_in(request: Request) -> Response:
     if not right or person is None:
         return page(request, "login.html", 401, next=_inside(onward), open=console.token is not None, wrong=True)
     console.attempts.succeeded(name)
-    return await run_in_threadpool(_entered, console, person.name, person.role, onward)
+    return await run_in_threadpool(_entered, request, console, person.name, person.role, onward)
 
 
-def _entered(console: Console, name: str, role: UserRole, onward: str) -> Response:
+def _entered(request: Request, console: Console, name: str, role: UserRole, onward: str) -> Response:
     desk, token = Desk.open(console.home), new_token()
     desk.begin_session(digest(token), name, role, new_token(), LASTS)
     desk.tell(name, "console", "log in")
     answer = RedirectResponse(_inside(onward), 303)
     answer.set_cookie(
-        COOKIE,
+        cookie_of(request),
         token,
         max_age=int(LASTS.total_seconds()),
         httponly=True,
@@ -71,10 +71,10 @@ def _inside(address: str) -> str:
 
 @router.post("/logout")
 def log_out(request: Request) -> Response:
-    if cookie := request.cookies.get(COOKIE):
+    if cookie := request.cookies.get(cookie_of(request)):
         Desk.open(console_of(request).home).end_session(digest(cookie))
     answer = RedirectResponse("/login", 303)
-    answer.delete_cookie(COOKIE)
+    answer.delete_cookie(cookie_of(request))
     return answer
 
 
