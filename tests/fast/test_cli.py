@@ -113,6 +113,26 @@ def test_errors_are_told_not_thrown(
     assert "Traceback" not in told.output
 
 
+def test_what_is_known_of_sparks_errors_is_no_surprise(shop: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import pyspark  # noqa: F401  # As it is once Spark was asked for something.
+
+    java = type("Py4JJavaError", (Exception,), {"__module__": "py4j.protocol"})
+
+    @click.command()
+    @click.argument("said")
+    def fails(said: str) -> None:
+        raise java(f"An error occurred while calling o49.tableExists.\n: {said}\n\tat a.B.c(B.java:1)")
+
+    monkeypatch.setattr("rekappa.cli.config.config", fails)
+    told = call("config", "org.apache.iceberg.exceptions.RESTException: Error occurred while processing GET request")
+    assert (told.exit_code, told.stderr.startswith("error: Cannot go on: The Iceberg catalog does not answer: ")) == (
+        1,
+        True,
+    )
+    assert "catalogs.NAME.uri" in told.stderr
+    assert call("config", "java.lang.IllegalStateException: odd").stderr.startswith("error: unexpected Py4JJavaError")
+
+
 def test_a_surprise_is_kept_in_a_file_and_shown_on_demand(shop: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     @click.command()
     def fails() -> None:

@@ -8,9 +8,14 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
+import pytest
 from pyspark.sql.types import (
     ArrayType,
+    DataType,
+    DateType,
     DecimalType,
+    DoubleType,
+    FloatType,
     IntegerType,
     LongType,
     MapType,
@@ -85,3 +90,33 @@ def test_what_does_not_fit_names_its_field() -> None:
     ]
     assert rows[0] == rows[-1]
     assert all(row["id"] is None for row in rows[1:-1])
+
+
+@pytest.mark.parametrize(
+    ("kind", "fitting", "others"),
+    [
+        (IntegerType(), [1, 3.0, Decimal("3.00"), None], [1.5, Decimal("1.5"), 1e300, float("nan"), 2**31, True, "1"]),
+        (FloatType(), [1.5, 7, 3.4e38, float("inf"), None], [1e300, -3.5e38, True]),
+        (DoubleType(), [0.1, 1e300, 7], [2**53 + 1, True, "1"]),
+        (DateType(), [AT.date()], [AT, 1, 1.5]),
+        (TimestampType(), [AT], [1_700_000_000_000, 1.5, "2026"]),
+        (ArrayType(IntegerType()), [[1, None, 2.0]], [[1, 1.5]]),
+        (
+            MapType(StringType(), StructType().add("n", FloatType())),
+            [{"x": {"n": 1.5}}, {"x": None}, {}],
+            [{"x": {"n": 1.5}, "y": {"n": 1e39}}],
+        ),
+    ],
+)
+def test_no_value_is_changed_to_fit(kind: DataType, fitting: list[Any], others: list[Any]) -> None:
+    payload = StructType().add("x", kind)
+    events = tuple({"x": value} for value in [*fitting, *others])
+    read = struct_array([bytes([number]) for number in range(len(events))], Numbered(events), payload, "why")
+    rows: list[Any] = read.to_pylist()
+    assert [row["why"] for row in rows[: len(fitting)]] == [None] * len(fitting)
+    for row in rows[len(fitting) :]:
+        assert row["x"] is None
+        assert row["why"].startswith("field 'x': ")
+        assert row["why"].endswith(f" is not {kind.simpleString()}")
+    alone = struct_array([bytes([number]) for number in range(len(fitting))], Numbered(events), payload, "why")
+    assert alone.to_pylist() == rows[: len(fitting)]

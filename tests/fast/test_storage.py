@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -66,10 +70,80 @@ def test_hadoops_file_systems_need_spark() -> None:
         root.exists()
 
 
-def test_keys_in_an_address_are_refused_and_not_repeated() -> None:
+@pytest.mark.parametrize(
+    "text",
+    [
+        "s3a://AKIA:hunter2@bucket/a",
+        "s3a://bucket/a?endpoint=http://u:hunter2@127.0.0.1:1&region=eu-west-1",
+        "s3a://bucket/a?endpoint=http%3A%2F%2Fu%3Ahunter2%40minio",
+        "s3a://bucket/a?endpoint=https://hunter2@minio",
+        "s3a://bucket/a?endpoint=u:hunter2@minio:9000",
+        "s3a://bucket/a?secret_key=hunter2",
+        "ftp:/me:hunter2@host/a",
+    ],
+)
+def test_keys_in_an_address_are_refused_and_not_repeated(text: str) -> None:
     with pytest.raises(ConfigError) as refused:
-        parse_location("s3a://AKIA:hunter2@bucket/a")
+        parse_location(text)
     assert "hunter2" not in refused.value.message + (refused.value.hint or "")
+    for sound in ("abfss://container@account.dfs.core.windows.net/a", "/mnt/me:you@home", "s3a://bucket/a@b"):
+        parse_location(sound)
+
+
+def test_a_file_is_no_root(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(ConfigError, match=f"{tmp_path}/file is no folder"):
+        parse_location(f"{tmp_path}/file")
+
+
+@pytest.fixture
+def logged_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keys at hand: without any, S3's client would look for a machine that gives it some."""
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "hunter2hunter2")
+
+
+@contextmanager
+def answering(status: int, code: str) -> Iterator[int]:
+    """The port of what answers everything as S3 refuses."""
+
+    class Answer(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            body = f"<Error><Code>{code}</Code><Message>no</Message></Error>".encode()
+            self.send_response(status)
+            self.send_header("Content-Type", "application/xml")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            if self.command == "GET":
+                self.wfile.write(body)
+
+        do_HEAD = do_GET
+
+        def log_message(self, format: str, *words: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Answer) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield server.server_port
+        server.shutdown()
+        thread.join()
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "said"),
+    [(403, "InvalidAccessKeyId", "INVALID_ACCESS_KEY_ID"), (404, "NoSuchBucket", "there is no such bucket")],
+)
+def test_an_object_store_that_refuses_is_named_with_its_setting(
+    logged_in: None, status: int, code: str, said: str
+) -> None:
+    with answering(status, code) as port:
+        root = parse_location(f"s3a://bucket/a?endpoint=http://127.0.0.1:{port}&region=eu-west-1")
+        with pytest.raises(RunError, match="Cannot use the storage at s3a://bucket/a/points: ") as refused:
+            (root / "points").names()
+    assert said in refused.value.message
+    assert "REKAPPA_STORAGE" in (refused.value.hint or "")
+    assert "hunter2" not in refused.value.message
 
 
 def test_a_disk_keeps_the_contract(location: Location) -> None:

@@ -87,3 +87,12 @@ def test_runs_that_nobody_has_heard_of_are_forgotten_but_not_what_goes_on(home: 
     forget_runs(store, gone, dry_run=False)
     assert {run.id for run in store.runs("rmi")} == {"live_2", "live_3", "archive_1", "backfill_3"}
     assert (store.batch_count("backfill_1"), store.batch_count("live_2")) == (0, 1)
+
+
+def test_more_runs_than_a_statement_takes_are_forgotten_at_once(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runs, "_AT_ONCE", 2)
+    store = RunStore.open(home)
+    for name in ("live_0", "live_1", "live_4", "live_x"):
+        store.create(Run(name, "rmi", Kind.LIVE, "f"))
+    store.forget([f"live_{number}" for number in range(5)])
+    assert [run.id for run in store.runs()] == ["live_x"]

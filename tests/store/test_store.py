@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta, timezone
@@ -9,10 +10,10 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from sqlalchemy import update
+from sqlalchemy import inspect, text, update
 
 from rekappa.cli.main import main
-from rekappa.errors import LeaseLost, RunError
+from rekappa.errors import ConfigError, LeaseLost, RunError
 from rekappa.store import runs
 from rekappa.store.address import Address
 from rekappa.store.code import Code
@@ -80,6 +81,51 @@ def test_a_newer_store_is_refused_with_both_numbers(store: RunStore, address: Ad
         dialect_of(address).set_version(db, 77)
     with pytest.raises(RunError, match=f"version 77, this rekappa knows {VERSION}"):
         RunStore(address)
+
+
+@pytest.mark.parametrize("name", ["runs", "users"])
+def test_tables_of_somebody_else_are_left_alone(address: Address, name: str) -> None:
+    prefix = f'"{address.schema}".' if address.schema else ""
+    with dialect_of(address).engine.begin() as db:
+        if address.schema:
+            db.execute(text(f'CREATE SCHEMA "{address.schema}"'))
+        db.execute(text(f"CREATE TABLE {prefix}{name} (id INTEGER, pw TEXT)"))
+    for _ in range(2):
+        with pytest.raises(ConfigError, match=f"there is a table '{name}' already, and it is not rekappa's"):
+            RunStore(address)
+    with dialect_of(address).engine.begin() as db:
+        assert inspect(db).get_table_names(schema=address.schema) == [name]
+
+
+@pytest.mark.parametrize("number", [-1, VERSION, VERSION - 1])
+def test_a_version_without_its_tables_is_refused(address: Address, number: int) -> None:
+    with dialect_of(address).engine.begin() as db:
+        dialect_of(address).set_version(db, number)
+    with pytest.raises(
+        ConfigError, match="its version is none" if number < 0 else f"version {number}, and has no table"
+    ):
+        RunStore(address)
+
+
+@pytest.mark.parametrize("made", ["(number INTEGER)", "(major INTEGER, minor INTEGER)", "AS SELECT 'x' AS number"])
+def test_a_table_of_versions_that_is_not_ours_is_refused(postgres_store: str, made: str) -> None:
+    address = Address.parse(postgres_store)
+    with dialect_of(address).engine.begin() as db:
+        db.execute(text(f'CREATE SCHEMA "{address.schema}"'))
+        db.execute(text(f'CREATE TABLE "{address.schema}".version {made}'))
+    with pytest.raises(ConfigError, match="what it holds as its version is none") as refused:
+        RunStore(address)
+    assert f"schema={address.schema}" in refused.value.message
+
+
+def test_a_file_of_runs_is_its_owners_alone(tmp_path: Path) -> None:
+    file, before = tmp_path / "runs.db", os.umask(0o022)
+    try:
+        store = RunStore(Address.of_file(file))
+    finally:
+        os.umask(before)
+    store.create(a_run())
+    assert {path.stat().st_mode & 0o777 for path in tmp_path.glob("runs.db*")} == {0o600}
 
 
 def test_what_a_database_would_not_take_as_it_is(store: RunStore) -> None:

@@ -89,7 +89,7 @@ def test_the_environment_comes_first_then_the_file_of_the_project(tmp_path: Path
     home.root.mkdir()
     home.store_address.write_text("postgresql://ann@db.example.org:5433/team?schema=a&sslmode=require\n")
     found = Address.of(home, EVERYWHERE)
-    assert (str(found), found.schema) == ("postgresql://ann@db.example.org:5433/team", "a")
+    assert (str(found), found.schema) == ("postgresql://ann@db.example.org:5433/team?schema=a", "a")
     assert dict(found.url.query) == {"sslmode": "require"}
     told = Address.of(home, {"REKAPPA_STORE": "postgres://db/team"})
     assert (str(told), told.schema) == ("postgresql://db/team", "rekappa")

@@ -172,8 +172,8 @@ def reported() -> Iterator[None]:
         _debug(error)
         if isinstance(error, OSError) and (unusable := _not_ours(error)):
             raise Refusal(unusable) from error
-        if ended := _spark_ended():
-            raise WorkFailure(ended) from error
+        if known := _of_spark(error):
+            raise WorkFailure(known) from error
         raise Defect(error) from error
 
 
@@ -188,13 +188,16 @@ def _not_ours(error: OSError) -> RekappaError | None:
     )
 
 
-def _spark_ended() -> RekappaError | None:
-    """Whatever was raised: if Spark's own process is gone, that is why. Without Spark there is nothing to import."""
+def _of_spark(error: Exception) -> RekappaError | None:
+    """If Spark's own process is gone, that is why, whatever was raised; else what is known of Spark's own errors.
+
+    Without Spark there is nothing to import.
+    """
     if "pyspark" not in sys.modules:
         return None
-    from rekappa.spark.failures import ended
+    from rekappa.spark.failures import ended, explained
 
-    return ended()
+    return ended() or explained(error)
 
 
 def _debug(error: Exception) -> None:

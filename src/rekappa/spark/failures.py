@@ -17,7 +17,7 @@ from rekappa.errors import LeaseLost, RekappaError, WorkFailed
 from rekappa.spark.ended import PATIENCE, EndOfSpark, ended_jvm
 from rekappa.spark.remedies import KNOWN, MEMORY, Again
 
-__all__ = ["LONGEST", "Again", "Failure", "ended", "is_own_code", "read_failure", "read_text", "told"]
+__all__ = ["LONGEST", "Again", "Failure", "ended", "explained", "is_own_code", "read_failure", "read_text", "told"]
 
 LONGEST = 400
 
@@ -49,6 +49,14 @@ def ended() -> WorkFailed | None:
     """What to say of any failure if Spark's own process is gone; None while it is there, or where there is none."""
     gone = ended_jvm()
     return None if gone is None else WorkFailed(_of_ended(gone).cause, hint=_of_ended(gone).remedy)
+
+
+def explained(error: BaseException) -> WorkFailed | None:
+    """What to say of an error of Spark's that happens to many; None of any other."""
+    if not type(error).__module__.startswith(_SPARK_OWN) or not any(one.signs.search(_text(error)) for one in KNOWN):
+        return None
+    found = read_failure(error)
+    return WorkFailed(f"Cannot go on: {found.cause}", hint=found.remedy)
 
 
 @contextmanager

@@ -17,6 +17,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
+from rekappa.errors import RunError
+from rekappa.masking import hidden
 from rekappa.storage.systems import LocalFiles, Storage
 
 if TYPE_CHECKING:
@@ -77,12 +79,15 @@ class Location:
     @contextmanager
     def reading(self) -> Iterator[BinaryIO]:
         """The file, open at its beginning; it can be read from anywhere in it. Raises FileNotFoundError."""
-        with self.storage.files().open_input_file(self.path) as file:
+        with self._reached():
+            opened = self.storage.files().open_input_file(self.path)
+        with opened as file:
             yield file
 
     def write(self, content: bytes | str) -> None:
         """Write the file anew, with its folders. Others see what was there before or all of this, never a part."""
-        self.storage.put(self.path, content.encode() if isinstance(content, str) else content)
+        with self._reached():
+            self.storage.put(self.path, content.encode() if isinstance(content, str) else content)
 
     def modified(self) -> datetime:
         """When the file was written. Raises FileNotFoundError."""
@@ -101,10 +106,11 @@ class Location:
     def remove(self) -> None:
         """Remove the file, or the folder with all that is in it; nothing if it is not there."""
         info = self._info()
-        if info.is_file:
-            self.storage.files().delete_file(self.path)
-        elif self.exists():
-            self.storage.files().delete_dir(self.path)
+        with self._reached():
+            if info.is_file:
+                self.storage.files().delete_file(self.path)
+            elif self.exists():
+                self.storage.files().delete_dir(self.path)
 
     def files(self) -> Iterator[StoredFile]:
         """Every file below this folder, by its name from here; none if there is no such folder."""
@@ -117,15 +123,40 @@ class Location:
         """Become the same file as another that nobody writes any more: a hard link where there is such a thing, or a
         copy, which may be younger. Raises FileNotFoundError."""
         if self.storage == source.storage:
-            self.storage.share(source.path, self.path)
+            with self._reached():
+                self.storage.share(source.path, self.path)
         else:
             self.write(source.read_bytes())
 
     def _info(self) -> FileInfo:
-        return self.storage.files().get_file_info(self.path)
+        with self._reached():
+            return self.storage.files().get_file_info(self.path)
 
     def _below(self, *, recursive: bool) -> list[Any]:
         from pyarrow.fs import FileSelector
 
         chosen = FileSelector(self.path, allow_not_found=True, recursive=recursive)
-        return list(self.storage.files().get_file_info(chosen))
+        with self._reached():
+            found = list(self.storage.files().get_file_info(chosen))
+            if not found and self.storage.is_missing():
+                raise OSError("there is no such bucket")
+            return found
+
+    @contextmanager
+    def _reached(self) -> Iterator[None]:
+        """What a store behind a network says of itself, and not of a file, is told with the setting that names it."""
+        try:
+            yield
+        except FileNotFoundError:
+            raise
+        except OSError as error:
+            if isinstance(self.storage, LocalFiles):
+                raise
+            why = hidden(" ".join(str(error).split()))
+            raise RunError(f"Cannot use the storage at {self}: {why}", hint=_REACHED) from error
+
+
+_REACHED = (
+    "Is it up? REKAPPA_STORAGE, or the file `storage` of the project folder, says where it is: bucket, endpoint, "
+    "region. Keys come from the environment (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY) or the machine's role."
+)

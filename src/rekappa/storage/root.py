@@ -14,9 +14,10 @@ import os
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import parse_qsl, unquote, urlsplit
 
 from rekappa.errors import ConfigError
+from rekappa.masking import hidden
 from rekappa.storage.location import Location
 from rekappa.storage.systems import S3Files
 
@@ -42,21 +43,25 @@ def storage_root(folder: Path, environ: Mapping[str, str] | None = None) -> Loca
 def parse_location(text: str, told_by: str = VARIABLE) -> Location:
     """Read an address; refuses one that names no place, or a parameter that its store does not have."""
     at = urlsplit(text)
-    if ":" in at.netloc.rpartition("@")[0]:
-        # Not repeated: a password may stand before it.
+    options = dict(parse_qsl(at.query, keep_blank_values=True))
+    endpoint = options.get("endpoint", "")
+    remote = at.scheme not in ("", "file")
+    if ":" in at.netloc.rpartition("@")[0] or "@" in endpoint or (remote and hidden(unquote(text)) != unquote(text)):
+        # Not repeated: it may hold a password.
         raise ConfigError(
             f"Cannot use the storage of {told_by}: keys do not belong into an address",
             hint="Set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or give the machine a role.",
         )
-    options = dict(parse_qsl(at.query, keep_blank_values=True))
-    if at.scheme in ("", "file"):
+    if not remote:
         path = text.removeprefix("file://").removeprefix("file:")
         if not path.startswith("/"):
             raise ConfigError(f"Cannot use the storage of {told_by}: {text!r} is no absolute path", hint=_LIKE)
+        if Path(path).exists() and not Path(path).is_dir():
+            raise ConfigError(f"Cannot use the storage of {told_by}: {path} is no folder", hint=_LIKE)
         return Location.local(Path(path))
     kind = _KINDS.get(at.scheme)
     if kind is None or not at.netloc:
-        raise ConfigError(f"Cannot use the storage of {told_by}: {text!r}", hint=_LIKE)
+        raise ConfigError(f"Cannot use the storage of {told_by}: {f'{at.scheme}://{at.netloc}'!r}", hint=_LIKE)
     return kind(at.netloc, at.path.strip("/"), options, told_by)
 
 

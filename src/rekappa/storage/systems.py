@@ -44,6 +44,10 @@ class Storage(ABC):
         """Make a finished file known by a second path, at the least cost. Raises FileNotFoundError."""
         self.files().copy_file(source, target)
 
+    def is_missing(self) -> bool:
+        """Whether it says that all of it, and not only a folder, is not there."""
+        return False
+
     def shown(self, path: str) -> str:
         """A path for people."""
         return self.uri(path)
@@ -121,6 +125,13 @@ class S3Files(Storage):
             if self.files().get_file_info(source).is_file:
                 raise
             raise FileNotFoundError(self.uri(source)) from None
+
+    def is_missing(self) -> bool:
+        try:
+            return bool(self.files().get_file_info(self.bucket).type.name == "NotFound")
+        except OSError:
+            # Who may list a folder need not be allowed to ask about the bucket.
+            return False
 
     def hadoop(self) -> Mapping[str, str]:
         told = {"path.style.access": "true" if self.path_style else "false"}

@@ -27,7 +27,7 @@ _POSTGRES = ("postgresql", "postgres", "postgresql+psycopg")
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """An address that can be opened. Printed, it shows neither its password nor its parameters."""
+    """An address that can be opened. Printed, it shows neither its password nor its parameters but for the schema."""
 
     url: URL
     schema: str | None = None
@@ -77,7 +77,9 @@ class Address:
         return Path(self.url.database or "") if self.schema is None else None
 
     def __str__(self) -> str:
-        return str(self.file) if self.schema is None else _shown(self.url)
+        if self.schema is None:
+            return str(self.file)
+        return _shown(self.url) + ("" if self.schema == SCHEMA else f"?schema={self.schema}")
 
     def __repr__(self) -> str:
         return f"Address({str(self)!r}, {self.schema!r})"

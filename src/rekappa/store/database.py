@@ -13,12 +13,13 @@ from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, OperationalErr
 from rekappa.errors import ConfigError, RunError, StoreError
 from rekappa.store.address import Address
 from rekappa.store.dialects import BUSY, dialect_of
-from rekappa.store.migrations import VERSION, bring_up_to_date
+from rekappa.store.migrations import VERSION, bring_up_to_date, stranger
 
 _AGAIN = 0.25
 _CONNECTS = "Is it up? Check host, port, database, user, password and parameters of its address."
 _NO_RIGHT = "InsufficientPrivilege"
 """What psycopg calls it: its errors are classes of a package that need not be installed."""
+_OWN = "A run store has a schema (?schema=NAME), or a SQLite file, of its own. Name another, or bring back its backup."
 _RIGHTS = "Its user must own the schema, or be allowed to make one and to read and write its tables: docs/store.md."
 _WAITS = (
     f"Is it there, and has it room? A change waits for others for {BUSY:.0f} seconds at most; "
@@ -40,7 +41,7 @@ class Database:
         with self._reported():
             self._dialect.prepare()
         with self.reading() as db:
-            version = self._dialect.version(db)
+            version = self._version(db)
         if version == 0 and not create:
             raise RunError(f"Cannot find any run: nothing has run yet with run store {address}")
         if version > VERSION:
@@ -50,8 +51,18 @@ class Database:
             )
         if version < VERSION:
             with self.changing() as db:
-                bring_up_to_date(db, self._dialect)
+                # Another process may have done it meanwhile.
+                self._dialect.alone(db)
+                bring_up_to_date(db, self._dialect, self._version(db))
         self._patience = self._dialect.patience
+
+    def _version(self, db: Connection) -> int:
+        """The version of the tables; refuses those that are somebody else's."""
+        version = self._dialect.version(db)
+        why = stranger(version, self._dialect.tables(db))
+        if why is not None and version <= VERSION:
+            raise ConfigError(f"Cannot use run store {self.address}: {why}", hint=_OWN)
+        return version
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from datetime import datetime
 from functools import cache
 from importlib import import_module
@@ -67,7 +68,10 @@ class Dialect(Protocol):
         """Called before the first connection is asked for a version."""
 
     def version(self, db: Connection) -> int:
-        """The version of the tables; 0 if there are none."""
+        """The version of the tables; 0 if none is said, -1 if what says it can't be ours."""
+
+    def tables(self, db: Connection) -> set[str]:
+        """The names of all tables where the store is, or is to be."""
 
     def alone(self, db: Connection) -> None:
         """Let no other process make or change tables until the transaction ends."""
@@ -101,6 +105,9 @@ class Sqlite:
         """Readers beside one writer. Written into the file once; two processes that do it at once get no queue."""
         assert self._path is not None
         self._path.parent.mkdir(parents=True, exist_ok=True)
+        # It holds logins and code. What SQLite puts beside it has the same mode; a file that is there keeps its own.
+        with suppress(OSError):
+            os.close(os.open(self._path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
         deadline = time.monotonic() + BUSY
         with self.engine.connect() as db:
             while True:
@@ -113,7 +120,10 @@ class Sqlite:
                     time.sleep(0.02)
 
     def version(self, db: Connection) -> int:
-        return int(db.exec_driver_sql("PRAGMA user_version").scalar_one())
+        return max(-1, int(db.exec_driver_sql("PRAGMA user_version").scalar_one()))
+
+    def tables(self, db: Connection) -> set[str]:
+        return set(inspect(db).get_table_names())
 
     def alone(self, db: Connection) -> None:
         pass
@@ -158,7 +168,12 @@ class PostgresDialect:
     def version(self, db: Connection) -> int:
         if not inspect(db).has_table("version", schema=self._schema):
             return 0
-        return db.scalar(select(self._version.c.number)) or 0
+        columns = [column["name"] for column in inspect(db).get_columns("version", schema=self._schema)]
+        found = db.scalars(select(self._version.c.number)).all() if columns == ["number"] else []
+        return found[0] if len(found) == 1 and isinstance(found[0], int) and found[0] > 0 else -1
+
+    def tables(self, db: Connection) -> set[str]:
+        return set(inspect(db).get_table_names(schema=self._schema))
 
     def alone(self, db: Connection) -> None:
         db.execute(select(func.pg_advisory_xact_lock(func.hashtext(f"rekappa {self._schema}"))))

@@ -92,12 +92,24 @@ def _console(db: Connection) -> None:
 
 _STEPS: dict[int, Callable[[Connection], None]] = {2: _leases, 3: _starts, 4: _code, 5: _speeds, 6: _console}
 VERSION = max(_STEPS)
+_FIRST = {"runs", "batches"}
+"""The tables that every version has."""
 
 
-def bring_up_to_date(db: Connection, dialect: Dialect) -> None:
-    """Make the tables, or change them step by step. Called again, or by two processes at once, it does no more."""
-    dialect.alone(db)
-    version = dialect.version(db)
+def stranger(version: int, present: set[str]) -> str | None:
+    """Why tables of these names, at this version, are not a run store; None if they are one, or there is none yet."""
+    if version < 0:
+        return "what it holds as its version is none"
+    if version == 0:
+        taken = sorted(METADATA.tables.keys() & present)
+        return f"there is a table {taken[0]!r} already, and it is not rekappa's" if taken else None
+    expected = _FIRST if version != VERSION else METADATA.tables.keys()
+    missing = sorted(expected - present)
+    return f"it says that it has version {version}, and has no table {missing[0]!r}" if missing else None
+
+
+def bring_up_to_date(db: Connection, dialect: Dialect, version: int) -> None:
+    """Make the tables, or change those of this version step by step; the caller sees to it that it is alone."""
     if version == 0:
         dialect.set_version(db, VERSION)
         METADATA.create_all(db)

@@ -33,6 +33,9 @@ JUST_KEPT = timedelta(hours=1)
 LAST = "last"
 """Names the newest backfill of the project, where a person would otherwise copy its id."""
 
+_AT_ONCE = 10_000
+"""Names in one statement; PostgreSQL takes 65,535 values."""
+
 
 class RunStore:
     """Every method is one short transaction; nothing is cached between calls."""
@@ -205,11 +208,14 @@ class RunStore:
     def forget(self, gone: Collection[str]) -> None:
         """Drop all that is known of these runs, which are over: the record itself too."""
         with self._database.changing() as db:
-            for table in (BATCHES, STARTS, SPEEDS, SAMPLES, TASKS):
-                db.execute(delete(table).where(table.c.run.in_(gone)))
-            free = LEASES.c.name.in_([leases.run_lease(run) for run in gone]) & LEASES.c.pid.is_(None)
-            db.execute(delete(LEASES).where(free))
-            db.execute(delete(RUNS).where(RUNS.c.id.in_(gone)))
+            every = list(gone)
+            for at in range(0, len(every), _AT_ONCE):
+                some = every[at : at + _AT_ONCE]
+                for table in (BATCHES, STARTS, SPEEDS, SAMPLES, TASKS):
+                    db.execute(delete(table).where(table.c.run.in_(some)))
+                free = LEASES.c.name.in_([leases.run_lease(run) for run in some]) & LEASES.c.pid.is_(None)
+                db.execute(delete(LEASES).where(free))
+                db.execute(delete(RUNS).where(RUNS.c.id.in_(some)))
 
     def last_batch(self, run: str, query: str) -> int | None:
         own = (BATCHES.c.run == run) & (BATCHES.c.query == query)

@@ -17,6 +17,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, cast
 
 from rekappa.config.avro import LOGICAL
+from rekappa.sources.payloads.bounds import Writer
 from rekappa.sources.payloads.packages import package
 from rekappa.sources.payloads.registry import RegistryPlace, Schema, look_up, referenced
 from rekappa.sources.payloads.wire import Undecodable, unframed
@@ -40,11 +41,12 @@ class AvroPayload:
         return record(body, _writer(self.place, schema_id), _reader(self.reader), f"schema {schema_id}")
 
 
-def record(body: bytes, writer: Any, reader: Any, name: str) -> Mapping[str, Any]:
+def record(body: bytes, writer: Writer, reader: Any, name: str) -> Mapping[str, Any]:
     """One record, of parsed schemas; raises `Undecodable`."""
     source = io.BytesIO(body)
     try:
-        found = package("fastavro").schemaless_reader(source, writer, reader)
+        writer.check(body)
+        found = package("fastavro").schemaless_reader(source, writer.schema, reader)
     except Exception as error:
         # Bytes that are no record of the schema fail in as many ways as there are types.
         what = "it ends too early" if isinstance(error, EOFError | IndexError) else str(error)
@@ -60,28 +62,29 @@ def parsed(schema: Schema, builds_on: Mapping[str, Schema]) -> Any:
     """The schema as fastavro takes it, with all that it builds on."""
     named: dict[str, Any] = {}
     for one in builds_on.values():
-        _parsed(json.loads(one.text), named)
-    return _parsed(json.loads(schema.text), named)
+        _parsed(one.text, named)
+    return _parsed(schema.text, named)
 
 
 @cache
-def _writer(place: RegistryPlace, schema_id: int) -> Any:
+def _writer(place: RegistryPlace, schema_id: int) -> Writer:
     schema = look_up(place, schema_id, "AVRO")
-    return parsed(schema, referenced(place, schema))
+    return Writer.of(parsed(schema, referenced(place, schema)))
 
 
 @cache
 def _reader(text: str | None) -> Any:
     if text is None:
         return None
-    return with_defaults(_parsed(json.loads(text), {}))
+    return with_defaults(_parsed(text, {}))
 
 
-def _parsed(schema: Any, named: dict[str, Any]) -> Any:
+def _parsed(text: str, named: dict[str, Any]) -> Any:
     fastavro = package("fastavro")
     try:
-        return fastavro.parse_schema(_plain(schema), named_schemas=named)
-    except (fastavro.schema.SchemaParseException, fastavro.schema.UnknownType) as error:
+        return fastavro.parse_schema(_plain(json.loads(text)), named_schemas=named)
+    except Exception as error:
+        # A registry may hold any text under an id, and each fails in its own way: no JSON, no name, no end.
         raise Undecodable(f"its schema can't be read: {error}") from None
 
 

@@ -14,6 +14,7 @@ from pyspark.sql.functions import arrow_udf
 from pyspark.sql.pandas.types import to_arrow_type
 from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructField, StructType
 
+from rekappa.sources.payloads.fits import fits
 from rekappa.sources.payloads.registry import Kind, RegistryPlace, look_up
 from rekappa.sources.payloads.wire import Undecodable, unframed
 
@@ -63,11 +64,13 @@ def struct_array(messages: list[bytes | None], reader: Payload, payload: StructT
     """All messages at once; one by one where a value of some message does not fit its column."""
     shaped = _pairs if _has_map(payload) else _as_is
     rows = [_row(message, reader, payload, corrupt, shaped) for message in messages]
-    kind = pa.struct([*_arrow(payload), pa.field(corrupt, pa.string())])
-    try:
-        return pa.array(rows, kind)
-    except _MISFITS:
-        return pa.array([_fitting(row, payload, corrupt) for row in rows], kind)
+    kind, check = pa.struct([*_arrow(payload), pa.field(corrupt, pa.string())]), fits(payload)
+    if check is None or all(map(check, rows)):
+        try:
+            return pa.array(rows, kind)
+        except _MISFITS:
+            pass
+    return pa.array([_fitting(row, payload, corrupt) for row in rows], kind)
 
 
 _MISFITS = (pa.ArrowException, TypeError, ValueError, OverflowError)
@@ -90,12 +93,18 @@ def _row(
 
 def _fitting(row: dict[str, Any], payload: StructType, corrupt: str) -> dict[str, Any]:
     for field, kind in zip(payload.fields, _arrow(payload), strict=True):
-        value = row.get(field.name)
-        try:
-            pa.array([value], kind.type)
-        except _MISFITS:
+        value, check = row.get(field.name), fits(field.dataType)
+        if (check is not None and not check(value)) or not _is_arrows(value, kind.type):
             return {corrupt: f"field {field.name!r}: {_shown(value)} is not {field.dataType.simpleString()}"}
     return row
+
+
+def _is_arrows(value: Any, kind: pa.DataType) -> bool:
+    try:
+        pa.array([value], kind)
+    except _MISFITS:
+        return False
+    return True
 
 
 def _arrow(payload: StructType) -> list[pa.Field]:
