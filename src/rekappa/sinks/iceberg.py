@@ -42,7 +42,12 @@ def create_table(
     spark: SparkSession, table: str, schema: StructType, partition_by: tuple[str, ...], properties: dict[str, str]
 ) -> None:
     """Create the table, and its namespace, unless it is there."""
-    spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {table.rsplit('.', 1)[0]}")
+    namespace = f"CREATE NAMESPACE IF NOT EXISTS {table.rsplit('.', 1)[0]}"
+    try:
+        spark.sql(namespace)
+    except Exception:
+        # A catalog looks and adds in two steps: one that somebody else made in between is there the second time.
+        spark.sql(namespace)
     partitions = f"PARTITIONED BY ({', '.join(partition_by)})" if partition_by else ""
     given = {"format-version": "2", **FEW_METADATA_FILES, **properties}
     listed = ", ".join(f"'{key}' = '{value}'" for key, value in given.items())
