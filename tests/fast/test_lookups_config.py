@@ -12,6 +12,7 @@ import pytest
 from rekappa import App
 from rekappa.config.bind import load_app
 from rekappa.config.load import Loaded, load
+from rekappa.config.lookups import ServiceLookup
 from rekappa.errors import AppError, ConfigError
 from rekappa.lookup import Precedence
 from rekappa.lookups.keep import kept_lookups
@@ -49,6 +50,13 @@ def shop(folder: Path, lookup: str) -> Loaded:
     (folder / "app.py").write_text(CODE)
     (folder / "rekappa.yaml").write_text(BASE.replace("LOOKUP", lookup))
     return load(folder, environ={})
+
+
+@pytest.mark.parametrize("word", ["null", '"null"'])
+def test_missing_answers_are_nulls_however_the_word_is_written(tmp_path: Path, word: str) -> None:
+    found = shop(tmp_path, f"{{type: service, key: sku, answer: price INT, missing: {word}}}").config.lookups["prices"]
+    assert isinstance(found, ServiceLookup)
+    assert found.missing == "null"
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, SecretStr, model_validator
+from pydantic import Field, SecretStr, field_validator, model_validator
 
 from rekappa.config.ddl import columns
 from rekappa.config.fields import Duration, Float, Int, Model, Names
@@ -93,6 +93,12 @@ class ServiceLookup(LookupBase):
     table: str | None = None
     missing: Literal["refuse", "call", "null"] = "refuse"
     max_calls_per_second: Float | None = Field(default=None, gt=0)
+
+    @field_validator("missing", mode="before")
+    @classmethod
+    def _null_is_a_word(cls, value: object) -> object:
+        """YAML takes the word for nothing at all."""
+        return "null" if value is None else value
 
     @model_validator(mode="after")
     def _answers_have_columns_of_their_own(self) -> Self:
