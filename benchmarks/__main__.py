@@ -71,7 +71,7 @@ def main(wanted: list[str]) -> int:
         results = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
         results[name] = entry
         RESULTS.write_text(json.dumps(results, indent=2, sort_keys=True) + "\n")
-        write_pages(results)
+        write_pages(json.loads(RESULTS.read_text()))
         print(json.dumps(entry["result"], indent=2))
         short += [f"{name}: {words}" for words in missed(name, entry["result"])]
     for line in short:
