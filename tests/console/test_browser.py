@@ -17,7 +17,7 @@ from rekappa.store.desk import Desk
 from rekappa.store.leases import run_lease
 from rekappa.store.record import Kind, Run, State
 from rekappa.store.runs import RunStore
-from rekappa.tasks.start import tasks
+from rekappa.tasks.standing import tasks
 
 if TYPE_CHECKING:
     from playwright.sync_api import Dialog, Page

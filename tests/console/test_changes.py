@@ -9,13 +9,14 @@ import socket
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
-from console.site_of import Site, a_backfill, form_key
+from console.site_of import TOKEN, Site, a_backfill, form_key
 from console.test_pages import a_verdict
 from rekappa.cli.main import main
 from rekappa.errors import PlanError, RunError
@@ -28,10 +29,12 @@ from rekappa.store.desk import Desk
 from rekappa.store.host import this_host
 from rekappa.store.record import Kind, Run, State
 from rekappa.store.task import Task, TaskState
+from rekappa.tasks.ending import dismiss_task, stop_task
 from rekappa.tasks.files import answer, answer_file, cause, log_file
 from rekappa.tasks.keeper import Keeper
 from rekappa.tasks.pauses import Patience
-from rekappa.tasks.start import lost, revive, start_task, stop_task, task, tasks
+from rekappa.tasks.standing import lost, orphan, task, tasks, to_be_seen
+from rekappa.tasks.start import revive, start_task
 
 PATIENCE = 300
 
@@ -245,6 +248,63 @@ def test_a_task_outlives_its_asker_is_stopped_and_lost_ones_are_revived(tmp_path
     with pytest.raises(RunError, match=r"everybody on this machine could read its secret"):
         start_task(home, ("run", "--set=password=pw1234"), who="o", face="cli", what="run", folder=tmp_path)
     assert "pw1234" not in "".join(one.read_text() for one in home.logs.iterdir())
+
+
+def test_the_command_of_a_keeper_that_was_killed_is_found_and_ended(site: Site) -> None:
+    """Its process is known by number and birth: the face that stops it can't hit another."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    words = ("console", f"--port={port}", "--json")
+    made = start_task(site.home, words, who="olga", face="cli", what="serve", kept=True, folder=site.folder)
+    wait_until(lambda: site.desk.task(made.id).command_pid is not None, "its command runs")
+    wait_until(lambda: bool(answer(site.home, made.id)), "it serves")
+    assert made.pid is not None
+    os.kill(made.pid, signal.SIGKILL)
+    wait_until(lambda: task(site.home, made.id).state is TaskState.LOST, "its keeper is gone")
+    left = orphan(task(site.home, made.id))
+    assert left is not None
+    with pytest.raises(RunError, match="olga has started it, it is lost"):
+        start_task(site.home, words, who="ben", face="cli", what="serve", kept=True, folder=site.folder)
+    with pytest.raises(RunError, match=f"still runs as process {left.pid}"):
+        dismiss_task(site.home, made.id)
+    other = replace(task(site.home, made.id), command_process="another birth")
+    assert orphan(other) is None, "a later process with its number is somebody else"
+    assert orphan(replace(other, machine="elsewhere")) is None
+
+    olga = site.logged_in("olga")
+    shown = olga.get(f"/tasks/{made.id}").text
+    assert f"still runs as process {left.pid}" in shown
+    asked = {"form_key": form_key(olga)}
+    assert f"process {left.pid}" in olga.post(f"/tasks/{made.id}/stop", data=asked).text
+    assert olga.post(f"/tasks/{made.id}/stop", data={**asked, "sure": "yes"}).status_code == 303
+    stopping = tasks(site.home)[0]
+    assert ended(site.home, stopping.id).state is TaskState.DONE, log_file(site.home, stopping.id).read_text()
+    assert not left.alive()
+    assert task(site.home, made.id).state is TaskState.STOPPED
+    assert to_be_seen(tasks(site.home)) == []
+    late = olga.post(f"/tasks/{made.id}/stop", data=asked)
+    assert (late.status_code, "it is stopped" in late.text) == (409, True), "known before it is asked"
+
+
+def test_what_was_lost_or_failed_is_told_until_it_is_dismissed_or_started_again(site: Site) -> None:
+    host = this_host()
+    gone = Task("t1", ("run", "a"), "olga", "cli", "/", host.name, host.machine, "shop", kept=True, pid=2**22 + 1,
+                process="none", state=TaskState.RUNNING)  # fmt: skip
+    site.desk.add_task(gone)
+    assert [(one.id, one.state) for one in to_be_seen(tasks(site.home))] == [("t1", TaskState.LOST)]
+    site.desk.add_task(replace(gone, id="t2", state=TaskState.DONE, pid=None, process=None))
+    assert to_be_seen(tasks(site.home)) == [], "the same was started again"
+    site.desk.add_task(replace(gone, id="t3", words=("run", "b"), state=TaskState.FAILED, error="no broker"))
+    metrics = {"authorization": f"Bearer {TOKEN}"}
+    assert 'rekappa_jobs{state="failed"} 1.0' in site.browser().get("/metrics", headers=metrics).text
+    olga = site.logged_in("olga")
+    assert "no alert tells of it" in olga.post("/tasks/t3/dismiss", data={"form_key": form_key(olga)}).text
+    done = CliRunner().invoke(main, ["jobs", "t3", "--dismiss", "--json"], env={"REKAPPA_HOME": str(site.home.root)})
+    assert (json.loads(done.stdout)["state"], json.loads(done.stdout)["error"]) == ("stopped", "no broker")
+    assert 'state="failed"' not in site.browser().get("/metrics", headers=metrics).text.split("rekappa_jobs{")[-1]
+    again = CliRunner().invoke(main, ["jobs", "t3", "--dismiss"], env={"REKAPPA_HOME": str(site.home.root)})
+    assert (again.exit_code, "it is stopped" in again.stderr) == (2, True)
 
 
 def _lost_and_revived(home: Home, tmp_path: Path, sleeper: tuple[str, ...]) -> None:

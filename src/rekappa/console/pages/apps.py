@@ -19,7 +19,7 @@ from rekappa.operations.changes import AskedChange, live_change, restart_change,
 from rekappa.operations.core import Core, FoundApp
 from rekappa.operations.overrides import drop_override, keep_override
 from rekappa.store.record import Kind, Run
-from rekappa.tasks.start import tasks
+from rekappa.tasks.standing import tasks
 
 router = APIRouter()
 LAST_RUNS = 5

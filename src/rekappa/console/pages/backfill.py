@@ -23,8 +23,9 @@ from rekappa.operations.changes import begin, sets
 from rekappa.operations.core import Core
 from rekappa.operations.window import MARGINS, MODES, WindowForm, backfill_change, plan_change
 from rekappa.store.record import Kind, Run
+from rekappa.tasks.ending import stop_task
 from rekappa.tasks.files import answer
-from rekappa.tasks.start import stop_task, task, tasks
+from rekappa.tasks.standing import task, tasks
 from rekappa.timeline import Window, format_instant
 
 router = APIRouter()

@@ -20,7 +20,7 @@ from rekappa.operations.core import Core
 from rekappa.store.record import Run, State
 from rekappa.store.task import Task, TaskState
 from rekappa.tasks.files import answer
-from rekappa.tasks.start import tasks
+from rekappa.tasks.standing import tasks
 from rekappa.validate.html import sections
 from rekappa.validate.kept import verdict_of
 from rekappa.validate.result import Outcome, outcome_of
