@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import html
 import json
 import os
+import re
 import signal
 import socket
 import sys
@@ -27,6 +29,7 @@ from rekappa.operations.window import WindowForm
 from rekappa.stack.process import birth_of
 from rekappa.store.desk import Desk
 from rekappa.store.host import this_host
+from rekappa.store.leases import run_lease
 from rekappa.store.record import Kind, Run, State
 from rekappa.store.task import Task, TaskState
 from rekappa.tasks.ending import dismiss_task, stop_task
@@ -113,6 +116,62 @@ def test_publish_is_refused_until_its_effect_was_shown(site: Site) -> None:
     late = olga.post(f"/runs/{run.id}/publish", data={**asked, "sure": "yes"})
     assert (late.status_code, "something has changed since" in late.text) == (409, True)
     assert [one.id for one in tasks(site.home)] == ["task_1"]
+
+
+def test_what_is_known_to_be_refused_is_refused_before_it_is_asked(site: Site) -> None:
+    run, store = a_backfill(site), site.store
+    store.create(Run("live_1", "shop", Kind.LIVE, "f"))
+    host = this_host()
+    over = Task("t1", ("run", "shop"), "olga", "cli", "/", host.name, host.machine, state=TaskState.FAILED)
+    site.desk.add_task(over)
+    olga = site.logged_in("olga")
+    secret = {"start": "2026-11-01", "end": "2026-11-02", "settings": "spark.hadoop.fs.s3a.secret.key=hunter27"}
+    with store.claim([run_lease("live_1")], "run") as claim:
+        claim.begin("live_1")
+        for path, fields, told in (
+            (f"/runs/{run.id}/undo", {}, "it was not published"),
+            ("/tasks/t1/stop", {}, "it is failed"),
+            ("/apps/shop/bootstrap", {"since": "x"}, "neither a length of time nor a time"),
+            ("/apps/shop/bootstrap", {}, "neither a length of time nor a time"),
+            ("/apps/shop/savepoint", {"name": "../../x"}, "Cannot name a savepoint"),
+            ("/apps/shop/drop-savepoint", {"name": "../../x"}, "Cannot name a savepoint"),
+            ("/apps/shop/rewind", {"savepoint": "../../x"}, "Cannot name a savepoint"),
+            ("/apps/shop/rewind", {"to": "soon"}, "Cannot rewind to"),
+            ("/apps/shop/rewind", {"to": "3"}, "run live_1 is going"),
+            ("/apps/shop/backfill", secret, "could read its secret"),
+            ("/apps/shop/plan", secret, "could read its secret"),
+            ("/apps/shop/override", {"key": "sinks.totals.password", "value": "hunter27"}, "looks like a secret"),
+            ("/apps/shop/override", {"key": "sources.clicks.selected", "value": "nope"}, "nope"),
+        ):
+            answered = olga.post(path, data={"form_key": form_key(olga), **fields})
+            assert (answered.status_code, told in answered.text) == (409, True), (path, answered.text[-600:])
+            assert "Yes, " not in answered.text
+            assert "hunter27" not in answered.text
+    assert [one.id for one in tasks(site.home)] == ["t1"]
+
+
+def test_a_no_to_a_backfill_leads_back_to_what_was_typed(site: Site) -> None:
+    olga = site.logged_in("olga")
+    typed = {"start": "2026-11-01T13:00Z", "end": "2026-11-01T14:00Z", "mode": "ordered", "drain": "17 minutes",
+             "settings": "spark.sql.shuffle.partitions=8", "allow_incomplete": "yes"}  # fmt: skip
+    asked = olga.post("/apps/shop/backfill", data={"form_key": form_key(olga), **typed}).text
+    back = re.search(r'class="button" href="([^"]+)">No, go back', asked)
+    assert back is not None
+    assert "form_key" not in back[1]
+    page = olga.get(html.unescape(back[1])).text
+    assert all(f'value="{typed[name]}"' in page for name in ("start", "end", "drain"))
+    assert "<option selected>ordered" in page
+    assert ">spark.sql.shuffle.partitions=8</textarea>" in page
+    assert 'name="allow_incomplete" value="yes" checked' in page
+
+
+def test_a_publication_that_was_broken_off_can_be_undone(site: Site) -> None:
+    run = a_backfill(site)
+    site.store.update(run.id, publication={"state": "partly published", "at": "2026-11-01T00:00:00+00:00"})
+    olga = site.logged_in("olga")
+    assert "Undo</button>" in olga.get(f"/runs/{run.id}/publish").text
+    asked = olga.post(f"/runs/{run.id}/undo", data={"form_key": form_key(olga)}).text
+    assert f"rekappa undo {run.id} --yes --json" in asked
 
 
 def test_switching_a_source_is_kept_for_the_next_runs_of_both_faces(

@@ -31,6 +31,18 @@ def this_person() -> str:
         return f"user {os.getuid()}"
 
 
+def require_no_secret(words: Sequence[str]) -> None:
+    """Refuse a command that everybody on the machine could read a secret from."""
+    # What stands behind an option's name, `--set=password=…`, is looked at by itself.
+    parts = [word.partition("=")[2] if word.startswith("--") else word for word in words]
+    shown = next((part for part in parts if hidden(part) != part), None)
+    if shown is not None:
+        raise RunError(
+            f"Cannot start a process with {hidden(shown)!r}: everybody on this machine could read its secret",
+            hint="Name it in rekappa.yaml as ${VARIABLE}, and set that variable where the process is started.",
+        )
+
+
 def start_task(
     home: Home,
     words: Sequence[str],
@@ -47,14 +59,7 @@ def start_task(
 
     Refuses while the same command is under way, and a secret among the words: everybody on the machine can read them.
     """
-    # What stands behind an option's name, `--set=password=…`, is looked at by itself.
-    parts = [word.partition("=")[2] if word.startswith("--") else word for word in words]
-    shown = next((part for part in parts if hidden(part) != part), None)
-    if shown is not None:
-        raise RunError(
-            f"Cannot start a process with {hidden(shown)!r}: everybody on this machine could read its secret",
-            hint="Name it in rekappa.yaml as ${VARIABLE}, and set that variable where the process is started.",
-        )
+    require_no_secret(words)
     desk = Desk.open(home)
     host = this_host()
     task = Task(

@@ -112,6 +112,7 @@ def _publication(request: Request, core: Core, run_id: str) -> Fragment:
         outcome=outcome,
         needs_yes=outcome is Outcome.NEEDS_YES,
         published=(run.publication or {}).get("state") == "published",
+        undoable=(run.publication or {}).get("state") not in (None, "undone"),
         finished=run.state is State.FINISHED,
         effect=shown_effect(core, run, asked),
         under_way=under_way,
