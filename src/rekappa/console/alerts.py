@@ -105,12 +105,12 @@ class Watcher:
         with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="alerts") as pool:
             sent = {key: pool.submit(self._tell, key, found.get(key), now) for key in changed}
         for key, future in sent.items():
-            error = future.exception()
-            if isinstance(error, RekappaError | OSError):
-                print(f"alerts: {hidden(str(error))}", file=sys.stderr)
+            failure = future.exception()
+            if isinstance(failure, RekappaError | OSError):
+                print(f"alerts: {hidden(str(failure))}", file=sys.stderr)
                 told = False
-            elif error is not None:
-                raise error
+            elif failure is not None:
+                raise failure
             elif key in found:
                 self._known[key] = found[key]
             else:
