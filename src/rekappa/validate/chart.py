@@ -69,8 +69,8 @@ def _bar(
         )
     start = stretches.start + number * stretches.width
     told = "".join(f"\n{name}: {count:,}" for name, count in counted.items())
-    title = f"<title{_at(start, 'bar')}>{escape(_between(start, stretches.width) + told)}</title>"
-    return f"<g>{title}{''.join(parts)}</g>"
+    title = escape(_between(start, stretches.width) + told)
+    return f"<g{_at(start, 'bar')}><title>{title}</title>{''.join(parts)}</g>"
 
 
 def _at(moment: datetime, shape: str) -> str:

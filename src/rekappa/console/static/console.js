@@ -34,8 +34,12 @@ function drawnTimes(chart) {
     const moment = new Date(one.dataset.at), { day, clock } = reading(moment);
     one.dataset.done = "1";
     if (moment.getTimezoneOffset() === 0) continue;
-    const shapes = { seconds: clock, minutes: clock.slice(0, 5), date: day, "new day": day === last ? "" : day };
-    one.textContent = one.dataset.shape === "bar" ? `${day} ${clock} your time\n${one.textContent}` : shapes[one.dataset.shape];
+    if (one.dataset.shape === "bar") {
+      const title = one.querySelector("title");
+      title.textContent = `${day} ${clock} your time\n${title.textContent}`;
+      continue;
+    }
+    one.textContent = { seconds: clock, minutes: clock.slice(0, 5), date: day, "new day": day === last ? "" : day }[one.dataset.shape];
     if (one.dataset.shape === "new day") last = day;
   }
 }
