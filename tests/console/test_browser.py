@@ -202,7 +202,7 @@ def test_a_change_needs_no_mouse(told: tuple[str, Home, Page]) -> None:
     page.keyboard.press("Tab")
     page.keyboard.press("Enter")
     page.get_by_role("button", name="Yes").wait_for()
-    assert page.evaluate("() => document.activeElement.textContent").startswith("Yes"), "the answer has the focus"
+    page.wait_for_function("() => document.activeElement.textContent.startsWith('Yes')")
     page.keyboard.press("Tab")
     page.keyboard.press("Enter")
     page.get_by_role("heading", name="Sources", exact=True).wait_for()
@@ -256,7 +256,7 @@ def test_the_apps_are_drawn_as_they_are_chained(told: tuple[str, Home, Page]) ->
     assert "up to batch 20" in page.inner_text("main")
     page.get_by_role("link", name="rates", exact=True).first.click()
     page.get_by_role("heading", name="rates", level=1).wait_for()
-    assert page.get_by_role("link", name="board").count() == 1, "what it writes reaches the last one"
+    assert page.get_by_role("link", name="board", exact=True).count() == 1, "what it writes reaches the last one"
 
 
 def test_without_javascript_pages_work_but_do_not_move(told: tuple[str, Home, Page]) -> None:
