@@ -69,8 +69,8 @@ def test_two_chained_apps_are_made_right_by_one_command(tmp_path: Path) -> None:
 @pytest.mark.timeout(2400)
 @pytest.mark.skipif(chromium() is None, reason=HOW)
 def test_the_same_by_clicking(told: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Undo what the story published, switch a source, plan, backfill, watch, validate, publish. Every change is a process
-    with a Spark of its own: each is clicked once."""
+    """Undo what the story published, switch a source, plan, backfill, watch, validate, publish. Every change is a
+    process with a Spark of its own: each is clicked once."""
     monkeypatch.delenv("REKAPPA_HOME", raising=False)
     home = Home(told / ".rekappa")
     store = RunStore.existing(home)
