@@ -23,6 +23,7 @@ FRESH = timedelta(seconds=20)
 class TopicAtBroker:
     """A topic on one cluster. `seen` is what `rekappa lineage TOPIC` said of it last."""
 
+    cluster: str
     broker: str
     writers: tuple[str, ...]
     readers: tuple[str, ...]
@@ -60,4 +61,4 @@ def _at(console: Console, topic: str, broker: str, places: Sequence[TopicPlace])
         tuple(dict.fromkeys(one.loaded.config.app for one in places if one.writes is writes))
         for writes in (True, False)
     )
-    return TopicAtBroker(broker, writers, readers, console.observed.ask(*words, fresh=FRESH))
+    return TopicAtBroker(first.cluster, broker, writers, readers, console.observed.ask(*words, fresh=FRESH))
