@@ -13,10 +13,13 @@ from rekappa import Answers, App, Lookup
 
 app = App("royalties")
 
+SERVICE = os.environ.get("RISK_URL", "http://127.0.0.1:8765/")
+"""Read where the app starts: what a task runs takes it along to wherever it runs."""
+
 
 def ask(keys: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """One request for all accounts of a batch of rows."""
-    with urlopen(os.environ.get("RISK_URL", "http://127.0.0.1:8765/"), json.dumps(keys).encode()) as answer:
+    with urlopen(SERVICE, json.dumps(keys).encode()) as answer:
         found: list[dict[str, Any]] = json.load(answer)
         return found
 

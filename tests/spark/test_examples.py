@@ -12,6 +12,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 import pytest
+from pyspark import cloudpickle
 
 from rekappa import Answers, Lookup
 
@@ -23,12 +24,14 @@ NOON = datetime(2026, 11, 1, 12, tzinfo=UTC)
 
 
 def load_example(name: str, module: str = "app") -> ModuleType:
+    """A file of an example as a module; what it defines is sent to Spark's workers, which can't import it."""
     spec = spec_from_file_location(f"example_{name}_{module}", EXAMPLES / name / f"{module}.py")
     assert spec is not None
     assert spec.loader is not None
     made = module_from_spec(spec)
     sys.modules[spec.name] = made
     spec.loader.exec_module(made)
+    cloudpickle.register_pickle_by_value(made)  # type: ignore[no-untyped-call]
     return made
 
 
