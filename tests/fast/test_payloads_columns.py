@@ -38,6 +38,7 @@ PAYLOAD = StructType(
     ]
 )
 AT = datetime(2026, 11, 1, tzinfo=UTC)
+NOWHERE = RegistryPlace("http://nobody-asks-it")
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,7 @@ class Numbered:
     """Payloads by their number, the only byte of a message."""
 
     events: tuple[Mapping[str, Any] | None, ...]
-    place: RegistryPlace = RegistryPlace("http://nobody-asks-it")
+    place: RegistryPlace = NOWHERE
 
     def values(self, message: bytes, payload: StructType) -> Mapping[str, Any]:
         found = self.events[message[0]]
