@@ -53,13 +53,18 @@ class Savepoint:
         return {"version": VERSION, **told, "batches": dict(self.batches), "committed": committed}
 
 
+def require_name(name: str) -> None:
+    """Refuse what can't be a savepoint's name."""
+    if not _NAME.fullmatch(name):
+        raise RunError(f"Cannot name a savepoint {name!r}", hint="Letters, digits, dots, dashes and underscores.")
+
+
 def take(home: Home, app: str, run: str, queries: Iterable[str], name: str, at: datetime | None = None) -> Savepoint:
     """Keep each query's newest restorable batch, as of now or of the moment `at`.
 
     Refuses a name that is taken, and a query without such a batch.
     """
-    if not _NAME.fullmatch(name):
-        raise RunError(f"Cannot name a savepoint {name!r}", hint="Letters, digits, dots, dashes and underscores.")
+    require_name(name)
     target = home.savepoints(app) / name
     points: dict[str, RestartPoint] = {}
     try:
