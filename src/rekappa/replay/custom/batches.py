@@ -36,6 +36,9 @@ class Columns:
     keys: int
     names: tuple[str, ...]
     initial: tuple[str, ...] = ()
+    masked: tuple[int, ...] = ()
+    """Positions of columns in which a zero may stand for null; for each a column after the arrival says where it does.
+    pandas has no whole number that is null: a column that has one in any row would be of floating point in all."""
 
     @property
     def rows(self) -> slice:
@@ -49,6 +52,11 @@ class Columns:
     def number(self) -> int:
         """Where the slice's number is."""
         return self.keys + len(self.names) + len(self.initial)
+
+    @property
+    def masks(self) -> dict[int, int]:
+        """Where it is said that a masked column is null."""
+        return {at: self.number + 2 + order for order, at in enumerate(self.masked)}
 
 
 Workers = Callable[[Iterable[Any]], Iterator[Any]]
@@ -210,7 +218,8 @@ def _pieces(frames: Iterable[Any], columns: Columns) -> Iterator[tuple[Any, int,
     for frame in frames:
         if frame.empty:
             continue
-        keyed = frame.iloc[:, [*range(columns.keys), columns.number]]
+        in_key = [mask for at, mask in columns.masks.items() if at < columns.keys]
+        keyed = frame.iloc[:, [*range(columns.keys), columns.number, *in_key]]
         changes = (keyed.ne(keyed.shift()) & ~(keyed.isna() & keyed.shift().isna())).any(axis=1)
         starts = [int(at) for at in changes.to_numpy().nonzero()[0]]
         if not starts or starts[0] != 0:
@@ -218,11 +227,23 @@ def _pieces(frames: Iterable[Any], columns: Columns) -> Iterator[tuple[Any, int,
         names, ends = list(columns.names), [*starts[1:], len(frame)]
         for start, end in zip(starts, ends, strict=True):
             number = int(keyed.iloc[start, columns.keys])
-            key = tuple(_same(keyed.iloc[start, at]) for at in range(columns.keys))
             part = columns.initials if number == INITIAL else columns.rows
-            piece = frame.iloc[start:end, part].reset_index(drop=True)
+            piece = frame.iloc[start:end].reset_index(drop=True)
+            for at, mask in columns.masks.items():
+                nulls = piece.iloc[:, mask]
+                if nulls.any():
+                    piece.isetitem(at, _with_nulls(piece.iloc[:, at], nulls))
+            key = tuple(_same(piece.iloc[:, at].iloc[0]) for at in range(columns.keys))
+            piece = piece.iloc[:, part]
             piece.columns = pd.Index(columns.initial if number == INITIAL else names)
             yield key, number, piece
+
+
+def _with_nulls(values: Any, nulls: Any) -> Any:
+    """As Arrow gives a column with nulls to pandas: truths as objects, whole numbers as floating point."""
+    if values.dtype == bool:
+        return values.astype(object).where(~nulls, None)
+    return values.astype("float64").where(~nulls)
 
 
 def _keys(column: Any) -> list[Any]:
