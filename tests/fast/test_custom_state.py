@@ -233,8 +233,8 @@ def test_whole_numbers_of_a_key_without_nulls_stay_whole() -> None:
     seen: list[Any] = []
 
     def function(key: Any, frames: Iterator[Any], state: Any) -> Iterator[Any]:
-        for given in frames:
-            seen.append((str(key[0]), str(given["key"].dtype), str(given["n"].dtype), given["n"].tolist()))
+        for piece in frames:
+            seen.append((str(key[0]), str(piece["key"].dtype), str(piece["n"].dtype), piece["n"].tolist()))
         return iter(())
 
     make = lambda: Applying(function, COUNT, "NoTimeout", ["key", "n"], watermarked=False)  # noqa: E731

@@ -15,6 +15,7 @@ from rekappa.config.model import AppConfig
 from rekappa.home import Home
 from rekappa.replay.custom.batches import BATCH
 from rekappa.replay.custom.bykey import LATE
+from rekappa.replay.custom.query import obstacle
 from rekappa.replay.custom.run import sliced_rows
 from rekappa.replay.ordered import run_slices
 from rekappa.storage.location import Location
@@ -280,3 +281,14 @@ def test_over_the_same_slices_it_gives_the_rows_of_micro_batches(
         assert outcome.late_rows == 0
     else:
         assert late.get[LATE] == outcome.late_rows > 0
+
+
+def test_a_watermark_after_the_operator_is_for_micro_batches(spark: SparkSession, archive: Archive) -> None:
+    """Spark's one watermark is the least of all: one that is set later holds back the operator's own."""
+
+    def later(events: DataFrame) -> DataFrame:
+        return first_of_minutes(events).withWatermark("event_ts", "2 hours")
+
+    schemas = {"events": archive.source().schema}
+    assert obstacle(spark, job_of(first_of_minutes), schemas) == ""
+    assert "sets a watermark after its stateful operator" in obstacle(spark, job_of(later), schemas)

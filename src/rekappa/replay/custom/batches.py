@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 OUTPUT_ROWS = 10_000
 INITIAL = -1
 """The slice of the rows that are a key's initial state."""
-ALIVE = ("key", "state")
-"""The columns that tell which keys hold state, and which."""
+ALIVE = {"key": "STRING", "state": "STRING", "due": "BIGINT"}
+"""The columns that tell which keys hold state, a digest of it, and when (in ms) it next acts by itself, if ever."""
 _NAN = float("nan")
 _T = TypeVar("_T")
 
@@ -135,7 +135,8 @@ def alive_in_arrow(make: Make, columns: Columns, marks: Sequence[int]) -> Worker
         import pyarrow as pa
 
         for found in _batched(_alive(make(), _rows(batches, columns), marks), OUTPUT_ROWS):
-            yield pa.RecordBatch.from_pylist([dict(zip(ALIVE, one, strict=True)) for one in found])
+            keys, states, dues = zip(*found, strict=True)
+            yield pa.RecordBatch.from_arrays([pa.array(keys), pa.array(states), pa.array(dues, "int64")], list(ALIVE))
 
     return run
 
@@ -147,17 +148,20 @@ def alive_in_pandas(make: Make, columns: Columns, marks: Sequence[int]) -> Worke
         import pandas as pd
 
         for found in _batched(_alive(make(), _pieces(frames, columns), marks), OUTPUT_ROWS):
-            yield pd.DataFrame(found, columns=list(ALIVE))
+            made = pd.DataFrame(found, columns=list(ALIVE))
+            yield made.astype({"due": "Int64"})
 
     return run
 
 
-def _alive(operator: Any, rows: Iterable[tuple[Any, int, Any]], marks: Sequence[int]) -> Iterator[tuple[str, str]]:
+def _alive(
+    operator: Any, rows: Iterable[tuple[Any, int, Any]], marks: Sequence[int]
+) -> Iterator[tuple[str, str, int | None]]:
     for key, given in _by_key(operator, rows, marks):
         deque(given, maxlen=0)
         held = operator.held
         if held is not None:
-            yield repr(key), sha256(held.encode()).hexdigest()
+            yield repr(key), sha256(held.encode()).hexdigest(), operator.due
     operator.close()
 
 
@@ -213,8 +217,10 @@ def _rows(batches: Iterable[Any], columns: Columns) -> Iterator[tuple[Any, int, 
 
 def _pieces(frames: Iterable[Any], columns: Columns) -> Iterator[tuple[Any, int, Any]]:
     """Each frame in pieces of one key and slice."""
+    import numpy as np
     import pandas as pd
 
+    no_number = np.float64("nan")
     for frame in frames:
         if frame.empty:
             continue
@@ -233,7 +239,7 @@ def _pieces(frames: Iterable[Any], columns: Columns) -> Iterator[tuple[Any, int,
                 nulls = piece.iloc[:, mask]
                 if nulls.any():
                     piece.isetitem(at, _with_nulls(piece.iloc[:, at], nulls))
-            key = tuple(_same(piece.iloc[:, at].iloc[0]) for at in range(columns.keys))
+            key = tuple(_same(piece.iloc[:, at].iloc[0], no_number) for at in range(columns.keys))
             piece = piece.iloc[:, part]
             piece.columns = pd.Index(columns.initial if number == INITIAL else names)
             yield key, number, piece
@@ -256,8 +262,8 @@ def _keys(column: Any) -> list[Any]:
     return values
 
 
-def _same(value: Any) -> Any:
-    return _NAN if isinstance(value, float) and value != value else value
+def _same(value: Any, no_number: Any = _NAN) -> Any:
+    return no_number if isinstance(value, float) and value != value else value
 
 
 def _in_batches(rows: Iterator[tuple[int, Any]], schema: StructType) -> Iterator[Any]:

@@ -149,7 +149,7 @@ def _given_to(
         processor, mode = given["statefulProcessor"], str(given["timeMode"])
         make = partial(Processing, processor, mode, _schemas(spark, processor), pandas=pandas)
     if alive:
-        held = ", ".join(f"{name} STRING" for name in ALIVE)
+        held = ", ".join(f"{name} {kind}" for name, kind in ALIVE.items())
         if pandas:
             return rows.mapInPandas(alive_in_pandas(make, columns, marks.marks), held)
         return rows.mapInArrow(alive_in_arrow(make, columns, marks.marks), held)
