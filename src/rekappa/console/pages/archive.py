@@ -30,17 +30,18 @@ def archive_page(request: Request, name: str) -> Response:
     words = (str(loaded.folder), *sets(loaded.overrides))
     letters = console.observed.ask("archive", "dead", *words, "--limit=20")
     cost = console.observed.ask("cost", *words, "--days=30", fresh=timedelta(minutes=30))
+    proof = last_proof(core, name)
     asked = [one for one in tasks(core.home, app=name, limit=60) if one.words[:1] == ("archive",)]
     return page(
         request,
         "archive.html",
         app=app,
         status=archive_status(console, app),
-        pictures=pictures(core, name, overview(request, core, name), "", ""),
+        pictures=pictures(core, name, overview(request, core, name), proof),
         letters=letters,
         cost=cost,
         chart=cost_chart(cost.value or []),
-        proof=last_proof(core, name),
+        proof=proof,
         router=next(iter(core.store().page(1, app=name, kind=Kind.ARCHIVE)), None),
         tasks=asked[:6],
     )

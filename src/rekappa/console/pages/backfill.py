@@ -49,7 +49,7 @@ def backfill_page(request: Request, name: str) -> Response:
     asked = window_form(told)
     seen = overview(request, core, name)
     shown = _shown(seen)
-    plan = told.get("plan")
+    plan, proof = told.get("plan"), last_proof(core, name)
     planned = (answer(core.home, plan) or {}).get("window") if plan else None
     start, end = (planned["start"], planned["end"]) if planned else _suggested(shown)
     start, end = (asked.start, asked.end) if asked.start and asked.end else (start, end)
@@ -58,7 +58,7 @@ def backfill_page(request: Request, name: str) -> Response:
         "backfill.html",
         app=core.app(name),
         seen=seen,
-        pictures=pictures(core, name, seen, start, end),
+        pictures=pictures(core, name, seen, proof, start, end),
         form=asked,
         start=start,
         end=end,
@@ -66,7 +66,7 @@ def backfill_page(request: Request, name: str) -> Response:
         margins=MARGINS,
         regions=known_regions(core, name),
         sinks=list(core.loaded(name).config.sinks),
-        proof=last_proof(core, name),
+        proof=proof,
         kept=core.desk().overrides(name),
         plan=_plan(request, plan).html if plan else "",
         plan_task=plan,
@@ -128,7 +128,10 @@ def estimate(request: Request, name: str) -> Response:
     return Response(html, media_type="text/html")
 
 
-def last_proof(core: Core, name: str) -> dict[str, Any] | None:
+Proof = Mapping[str, Any]
+
+
+def last_proof(core: Core, name: str) -> Proof | None:
     """What the last `archive verify` found, and when it was asked; None if it never was."""
     asked = (one for one in tasks(core.home, app=name, limit=60) if one.words[:2] == ("archive", "verify"))
     done = next((one for one in asked if not one.state.going), None)
@@ -161,7 +164,9 @@ def _suggested(shown: Window | None) -> tuple[str, str]:
     return format_instant(end - timedelta(hours=1)), format_instant(end)
 
 
-def pictures(core: Core, name: str, seen: Observation, start: str, end: str) -> list[tuple[str, Markup]]:
+def pictures(
+    core: Core, name: str, seen: Observation, proof: Proof | None, start: str = "", end: str = ""
+) -> list[tuple[str, Markup]]:
     """One picture for each source, all over the same time: rows, completeness, gaps, publications, the window."""
     whole = _shown(seen)
     if whole is None:
@@ -170,7 +175,6 @@ def pictures(core: Core, name: str, seen: Observation, start: str, end: str) -> 
         chosen: Window | None = Window.parse(start, end)
     except RekappaError:
         chosen = None
-    proof = last_proof(core, name)
     published = [one for one in core.store().page(50, app=name, kind=Kind.BACKFILL) if _published(one)]
     made = []
     for one in seen.value:
