@@ -9,12 +9,12 @@ from fastapi import APIRouter, Request
 from fastapi.responses import Response
 from markupsafe import Markup
 
+from rekappa.console.archived import last_proof, overview, pictures
 from rekappa.console.confirm import confirmed
 from rekappa.console.context import console_of, core_of, page
 from rekappa.console.draw import grown
 from rekappa.console.guard import form_of
 from rekappa.console.pages.apps import archive_status
-from rekappa.console.pages.backfill import last_proof, overview, pictures
 from rekappa.operations.changes import archive_change, router_change, sets
 from rekappa.store.record import Kind
 from rekappa.tasks.standing import tasks
