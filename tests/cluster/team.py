@@ -135,6 +135,8 @@ class Servers:
         }
         past = {"type": "iceberg", "table": "lake.clustered.events"}
         totals = {"type": "iceberg", "table": "lake.clustered.totals", "mode": "append", "key": ["at", "user"]}
+        # Never reached: what is shown is that executors ask the driver, from the JVM (Iceberg) and from Python.
+        cap = {"max_rows_per_second": 10_000}
         served = {"type": "postgres", "job": "totals", "database": self.postgres.database, "table": "clustered",
                   "key": ["at", "user"], "password": "${SINK_PASSWORD}"}  # fmt: skip
         return {
@@ -148,7 +150,10 @@ class Servers:
                     "candidates": {"live": {"type": "kafka", "topic": TOPIC}, "backfill": past},
                 }
             },
-            "sinks": {"totals": {**totals, "event_time": "at"}, "served": {**served, **login, "event_time": "at"}},
+            "sinks": {
+                "totals": {**totals, **cap, "event_time": "at"},
+                "served": {**served, **login, **cap, "event_time": "at"},
+            },
             "profiles": dict.fromkeys(("live", "backfill", "archive"), profile),
         }
 
@@ -200,6 +205,8 @@ class Driver:
     process: subprocess.Popen[str] = field(init=False)
     told: tuple[str, ...] = ()
     since: float = 0.0
+    passed: dict[str, int] = field(default_factory=dict)
+    """How many rows passed the cap of each sink, as of the last answer."""
 
     def __post_init__(self) -> None:
         app = self.folder / "app"
@@ -235,6 +242,7 @@ class Driver:
         found = json.loads(line)
         print(f"{time.monotonic() - self.since:5.1f} s  {' '.join(self.told)}")
         assert found["code"] == expect, (found["out"][-3000:], found["said"][-3000:])
+        self.passed = found["passed"]
         return str(found["out"])
 
     def rekappa(self, *words: str, expect: int = 0) -> Any:

@@ -151,5 +151,6 @@ def test_another_machine_goes_on_when_the_driver_dies(servers: Servers, archived
         added = in_window(expected(240), 230) - in_window(expected(240), CLOSED)
         assert table(servers, "clustered.totals") == before + added
         assert served(servers) == in_window(expected(240), 230)
+        assert min(second.passed.values()) >= added.total(), "a sink's cap was not asked"
         assert second.files() == []
     assert leaks(servers, {"the run store": run_store(servers), **told_to_the_end(servers)}) == []
