@@ -135,8 +135,6 @@ class Servers:
         }
         past = {"type": "iceberg", "table": "lake.clustered.events"}
         totals = {"type": "iceberg", "table": "lake.clustered.totals", "mode": "append", "key": ["at", "user"]}
-        # Never reached: what is shown is that executors ask the driver, from the JVM (Iceberg) and from Python.
-        cap = {"max_rows_per_second": 10_000}
         served = {"type": "postgres", "job": "totals", "database": self.postgres.database, "table": "clustered",
                   "key": ["at", "user"], "password": "${SINK_PASSWORD}"}  # fmt: skip
         return {
@@ -150,10 +148,7 @@ class Servers:
                     "candidates": {"live": {"type": "kafka", "topic": TOPIC}, "backfill": past},
                 }
             },
-            "sinks": {
-                "totals": {**totals, **cap, "event_time": "at"},
-                "served": {**served, **login, **cap, "event_time": "at"},
-            },
+            "sinks": {"totals": {**totals, "event_time": "at"}, "served": {**served, **login, "event_time": "at"}},
             "profiles": dict.fromkeys(("live", "backfill", "archive"), profile),
         }
 
