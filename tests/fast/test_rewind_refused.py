@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import zipfile
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -18,9 +18,10 @@ from click.testing import CliRunner
 from rekappa.checkpoints.savepoints import take
 from rekappa.cli.main import main
 from rekappa.home import Home
+from rekappa.recovery.plan import RewindPlan
 from rekappa.runs.current import OPEN, REWIND, UNDOING
 from rekappa.storage.location import Location
-from rekappa.store.record import Batch, Kind, Run, State
+from rekappa.store.record import Batch, Fork, Kind, Run, State
 from rekappa.store.runs import RunStore
 
 RUN = "live_20261101_000000_ab12"
@@ -74,7 +75,11 @@ class Shop:
 
 
 @pytest.fixture
-def shop(tmp_path: Path) -> Shop:
+def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Shop:
+    def no_spark(*_: Any) -> None:
+        raise AssertionError("Spark is started")
+
+    monkeypatch.setattr("rekappa.runs.live.live_session", no_spark)
     folder = tmp_path / "shop"
     folder.mkdir()
     (folder / "app.py").write_text(CODE)
@@ -222,6 +227,45 @@ def test_a_run_that_is_going_and_a_person_who_can_t_be_asked(shop: Shop) -> None
         ended = shop.call("rewind", *words)
         assert (ended.exit_code, "Cannot ask for consent" in ended.output) == (2, True), ended.output
     assert shop.everything() == before, "no savepoint was taken"
+
+
+def rewound(shop: Shop, **progress: Any) -> str:
+    """The run was rewound; answers the operation."""
+    plan = RewindPlan("live_20261102_000000_cd34", "shop", RUN, ())
+    made = Run(
+        plan.operation, "shop", Kind.LIVE, str(shop.folder), spec=shop.store.run(RUN).spec | {"rewind": plan.as_json()}
+    )
+    shop.store.fork_runs([Fork(replace(made, progress=progress), RUN, {"counts": 2})])
+    return plan.operation
+
+
+def test_nothing_to_resume_or_undo_is_told_by_the_store_alone(shop: Shop) -> None:
+    """Named by the app or by the operation."""
+
+    def refused(words: str, *command: str) -> None:
+        before = shop.everything()
+        ended = CliRunner(env={"REKAPPA_HOME": str(shop.home.root)}).invoke(main, ["rewind", *command])
+        assert (ended.exit_code, words in " ".join(ended.output.split())) == (2, True), ended.output
+        assert shop.everything() == before
+
+    app = str(shop.folder)
+    refused("Cannot resume a rewind of 'shop': none is open", "--resume", app)
+    refused("its run live_20261101_000000_ab12 was not rewound", app, "--undo")
+    refused("that run was not made by one", "--resume", RUN)
+    refused("Cannot find", "--resume", "live_20261102_000000_cd34")
+    operation = rewound(shop)
+    refused("none is open", "--resume", operation)
+    with shop.store.claim(["live shop/counts"], "run 'shop'") as claim:
+        claim.begin(operation)
+        refused(f"run {operation} is going", operation, "--undo")
+        claim.end(State.STOPPED)
+    # It was rewound once more since, which makes the other one no longer the last.
+    plan = RewindPlan("live_20261103_000000_ef56", "shop", operation, ())
+    spec = shop.store.run(operation).spec | {"rewind": plan.as_json()}
+    again = Run(plan.operation, "shop", Kind.LIVE, str(shop.folder), spec=spec, progress={REWIND: OPEN})
+    shop.store.fork_runs([Fork(again, operation, {"counts": 1})])
+    for option in ("--resume", "--undo"):
+        refused(f"the last rewind of 'shop' is {again.id}", option, operation)
 
 
 def test_nothing_has_run(shop: Shop, tmp_path: Path) -> None:

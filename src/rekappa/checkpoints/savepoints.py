@@ -29,7 +29,7 @@ stay after that; and for how long they do."""
 _ATTEMPTS = 5
 _FILE = "savepoint.json"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
-_AUTOMATIC = "auto-"
+_AUTOMATIC, _MOMENT = "auto-", "%Y%m%dT%H%M%SZ"
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +121,15 @@ def drop(home: Home, one: Savepoint) -> None:
 
 def name_for(at: datetime, *, automatic: bool) -> str:
     """A name that says when: of a person's savepoint without one, or of an automatic one."""
-    return f"{_AUTOMATIC if automatic else ''}{at.astimezone(UTC):%Y%m%dT%H%M%SZ}"
+    return f"{_AUTOMATIC if automatic else ''}{at.astimezone(UTC):{_MOMENT}}"
+
+
+def _moment(name: str) -> datetime | None:
+    """When an automatic savepoint was begun; None for the name of another."""
+    try:
+        return datetime.strptime(name, _AUTOMATIC + _MOMENT).replace(tzinfo=UTC)
+    except ValueError:
+        return None
 
 
 def is_due(known: Iterable[Savepoint], run: str, now: datetime, every: timedelta = EVERY) -> bool:
@@ -152,7 +160,17 @@ def keep_points(home: Home, app: str, run: str, queries: Iterable[str], now: dat
         made = take(home, app, run, queries, name_for(now, automatic=True), now)
     for one in outlived(known, now):
         drop(home, one)
+    _drop_halves(home, app, now)
     return made
+
+
+def _drop_halves(home: Home, app: str, now: datetime) -> None:
+    """Remove what a kill has left of automatic savepoints: nobody takes one of the same name again."""
+    for name in home.savepoints(app).names():
+        folder = home.savepoints(app) / name
+        taken = _moment(name)
+        if taken is not None and now - taken > DENSE and not (folder / _FILE).exists():
+            folder.remove()
 
 
 def _holds_newest(home: Home, known: Iterable[Savepoint], app: str, run: str, queries: Iterable[str]) -> bool:

@@ -9,12 +9,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from rekappa.config.bind import Query
-from rekappa.config.load import load
 from rekappa.config.model import IcebergCandidate, KafkaCandidate, KafkaSink
 from rekappa.errors import RekappaError, RunError
 from rekappa.recovery.consumers import TopicOf, address_of, reads
 from rekappa.recovery.graph import ChainedQuery, Flow, downstream
-from rekappa.recovery.live_app import LiveApp
+from rekappa.recovery.live_app import LiveApp, loaded_of
 from rekappa.store.record import Kind, Run, State
 
 
@@ -61,7 +60,7 @@ def _others(head: LiveApp) -> dict[str, Run]:
 def _touches(head: LiveApp, run: Run, topic: TopicOf) -> bool:
     """Whether the run's app reads the topic. One whose folder is gone, or can't be read, is nobody's reader."""
     try:
-        loaded = load(run.folder, overrides=run.spec.get("overrides", ()))
+        loaded = loaded_of(run)
     except RekappaError:
         return False
     return any(topic in set(reads(loaded.config, head.home, name)) for name in loaded.config.sources)
