@@ -26,7 +26,8 @@ from rekappa.recovery.resets.contract import Abandoned
 from rekappa.recovery.resets.topics import TopicReset
 from rekappa.sinks.kafka import KafkaSink
 from rekappa.sinks.registry import open_sink
-from rekappa.store.record import Kind, Run, State
+from rekappa.store.kept import keep_code
+from rekappa.store.record import Kind, Run, Start, State
 from rekappa.store.runs import RunStore
 
 NOWHERE = "127.0.0.1:1"
@@ -162,6 +163,38 @@ def test_readers_that_can_t_be_taken_along_are_refused(two: Two, change: Callabl
     change(two)
     with pytest.raises(RunError, match=words):
         chain_of(two.app("first"))
+
+
+def unreadable(two: Two) -> None:
+    (two.folder / "second" / "rekappa.yaml").write_text("app: second\nclusters: {main: {bootstrap: '${NOT_SET_HERE}'}}")
+
+
+def away(two: Two) -> None:
+    """It was begun by another machine of the team: its folder is there, its code in the store."""
+    start = Start("live_second", "out", 0, keep_code(two.home, two.folder / "second"))
+    two.store.record_start(start)
+    (two.folder / "second").rename(two.folder / "elsewhere")
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (unreadable, r"Cannot tell whether app 'second' reads topic 'enriched': .*NOT_SET_HERE"),
+        (away, r"app 'second' reads its topic 'enriched', and its folder .* is not on this machine"),
+    ],
+)
+def test_a_reader_is_never_passed_over_because_it_can_t_be_looked_at(
+    two: Two, change: Callable[[Two], None], words: str
+) -> None:
+    with two.going():
+        change(two)
+        with pytest.raises(RunError, match=words):
+            chain_of(two.app("first"))
+
+
+def test_an_app_whose_folder_is_gone_and_that_does_not_run_reads_nothing(two: Two) -> None:
+    (two.folder / "second").rename(two.folder / "kept")
+    assert list(chain_of(two.app("first")).apps) == ["first"]
 
 
 def test_without_the_lineage_topic_nothing_is_rewound(two: Two, monkeypatch: pytest.MonkeyPatch) -> None:
