@@ -5,6 +5,8 @@ Each ends with code 2 and names what is wrong; afterwards every file and every r
 
 from __future__ import annotations
 
+import json
+import shutil
 import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -47,6 +49,7 @@ sinks:
   counts: {type: "null"}
 """
 BATCHES = 6
+FIRST, MINUTE = datetime(2026, 11, 1, tzinfo=UTC), timedelta(minutes=1)
 
 
 @dataclass(frozen=True)
@@ -69,8 +72,8 @@ class Shop:
             "batches": self.store.batches(RUN, "counts"),
         }
 
-    def call(self, *words: str) -> Any:
-        environ = {"REKAPPA_HOME": str(self.home.root)}
+    def call(self, *words: str, home: Home | None = None) -> Any:
+        environ = {"REKAPPA_HOME": str((home or self.home).root)}
         return CliRunner(env=environ).invoke(main, [words[0], str(self.folder), *words[1:]])
 
 
@@ -88,7 +91,7 @@ def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Shop:
     store = RunStore.open(home)
     spec = {"selected": {"clicks": "live"}, "targets": {"counts": ""}, "elsewhere": {}}
     store.create(Run(RUN, "shop", Kind.LIVE, str(folder), state=State.STOPPED, spec=spec))
-    store.record_batches(Batch(RUN, "counts", at, (), None, datetime.now(UTC)) for at in range(-1, BATCHES))
+    store.record_batches(Batch(RUN, "counts", at, (), None, FIRST + at * MINUTE) for at in range(-1, BATCHES))
     made = Shop(folder, home, store)
     for at in range(BATCHES):
         (made.query / "offsets" / str(at)).write(f'v1\n{{"batchTimestampMs":1790000000000}}\n{{"clicks":{{"0":{at}}}}}')
@@ -171,7 +174,11 @@ REFUSALS: dict[str, tuple[Callable[[Shop], object], tuple[str, ...], tuple[str, 
     ),
     "before the first": (nothing, ("--to", LONG_AGO), ("was committed by", "can be restored: 0 (")),
     "no time": (nothing, ("--to", "teatime"), ("Cannot rewind to 'teatime'", "Write a batch's number")),
-    "an unknown savepoint": (kept, ("--savepoint", "other"), ("savepoint 'other' holds no batch",)),
+    "an unknown savepoint": (
+        kept,
+        ("--savepoint", "other"),
+        ("Cannot find savepoint 'other' of 'shop'", "There are: kept."),
+    ),
     "a savepoint that lost a file": (
         kept_and_lost,
         ("--savepoint", "kept"),
@@ -237,6 +244,24 @@ def rewound(shop: Shop, **progress: Any) -> str:
     )
     shop.store.fork_runs([Fork(replace(made, progress=progress), RUN, {"counts": 2})])
     return plan.operation
+
+
+def test_times_are_those_of_the_commits_also_where_files_were_copied(shop: Shop) -> None:
+    copied = Home(shop.home.root.with_name("copied"))
+    shutil.copytree(shop.home.root, copied.root)
+    told = [json.loads(shop.call("checkpoints", "--json", home=home).stdout) for home in (shop.home, copied)]
+    assert told[0] == told[1]
+    assert [one["batch"] for one in told[0]] == list(range(BATCHES))
+    assert [one["committed"] for one in told[0]] == sorted({one["committed"] for one in told[0]})
+
+
+def test_a_savepoint_without_a_name_that_was_meant_to_have_one(shop: Shop) -> None:
+    for more in ((), ("--dry-run",)):
+        ended = CliRunner(env={"REKAPPA_HOME": str(shop.home.root)}).invoke(
+            main, ["savepoint", "take", str(shop.folder), "", *more]
+        )
+        assert (ended.exit_code, "Cannot name a savepoint ''" in ended.output) == (2, True), ended.output
+    assert not shop.home.savepoints("shop").names()
 
 
 def test_nothing_to_resume_or_undo_is_told_by_the_store_alone(shop: Shop) -> None:

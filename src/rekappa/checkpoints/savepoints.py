@@ -58,9 +58,7 @@ def take(home: Home, app: str, run: str, queries: Iterable[str], name: str, at: 
 
     Refuses a name that is taken, and a query without such a batch.
     """
-    if not _NAME.fullmatch(name):
-        raise RunError(f"Cannot name a savepoint {name!r}", hint="Letters, digits, dots, dashes and underscores.")
-    target = home.savepoints(app) / name
+    target = home.savepoints(app) / named(name)
     points: dict[str, RestartPoint] = {}
     try:
         with appearing(target, _FILE):
@@ -74,6 +72,13 @@ def take(home: Home, app: str, run: str, queries: Iterable[str], name: str, at: 
         hint = f"Choose another name, or `rekappa savepoint drop {app} {name}`."
         raise RunError(f"Cannot take savepoint {name!r}: there is one of that name", hint=hint) from None
     return made
+
+
+def named(name: str) -> str:
+    """The same name; refuses what can't be one."""
+    if not _NAME.fullmatch(name):
+        raise RunError(f"Cannot name a savepoint {name!r}", hint="Letters, digits, dots, dashes and underscores.")
+    return name
 
 
 def _keep_newest(source: Location, into: Location) -> RestartPoint:

@@ -101,7 +101,7 @@ def _verdict(one: KnownPoint) -> str:
 def savepoint() -> None:
     """Keep a point of APP's live job under a name, whatever Spark purges later; list them; drop them.
 
-    A live run takes one by itself every hour and keeps it for three days.
+    A live run takes one by itself every quarter of an hour; they thin out to one an hour, and go after three days.
     """
 
 
@@ -125,7 +125,7 @@ def take(app: str, name: str | None, overrides: tuple[str, ...], dry_run: bool, 
 
     home = Home.locate()
     store, run = _current(app, overrides)
-    chosen = name or savepoints.name_for(datetime.now(UTC), automatic=False)
+    chosen = savepoints.name_for(datetime.now(UTC), automatic=False) if name is None else savepoints.named(name)
     out = output(as_json)
     if dry_run:
         newest = {query: each[-1].point.batch for query, each in query_restarts(home, store, run).items() if each}

@@ -107,9 +107,9 @@ def rewind(
         ended = (operation.resume if completing else operation.undo_rewind)(live, tell=note)
         out.record({"app": ended.app, "run": ended.id, "state": ended.state}, title="Goes on")
         return
+    require_points(home, store, current_run(store, loaded), loaded, bound, wanted)
     if not (yes or dry_run):
         _require_terminal()
-    require_points(home, store, current_run(store, loaded), loaded, bound, wanted)
     if cascade and not dry_run:
         _stop_chain(opened(), yes)
     run = current_run(store, loaded) if dry_run else operation.rewindable(store, loaded)
