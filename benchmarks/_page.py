@@ -180,8 +180,8 @@ SECTIONS = {
         (
             Figure("micro-batches", "micro_batches"),
             Figure("after so much of the day", "quarters"),
-            Figure("Spark's log: the end to the half", "end_to_half.log", most=1.1),
-            Figure("state: the end to the half", "end_to_half.state", most=1.1),
+            Figure("Spark's log: the end to the half", "end_to_half.log", most=1.25),
+            Figure("state: the end to the half", "end_to_half.state", most=1.25),
             Figure("savepoints: the end to the half", "end_to_half.savepoints", "less than 2, thinned out"),
             Figure("the table's metadata: the end to the half", "end_to_half.metadata"),
         ),
