@@ -255,6 +255,25 @@ def test_times_are_those_of_the_commits_also_where_files_were_copied(shop: Shop)
     assert [one["committed"] for one in told[0]] == sorted({one["committed"] for one in told[0]})
 
 
+def test_a_savepoint_of_an_older_batch_says_so_and_the_dry_run_too(shop: Shop) -> None:
+    lost("state/0/0/6.zip")(shop)
+    lost("state/0/0/5.changelog")(shop)
+    for more, key in ((("--dry-run",), "would_take"), ((), "name")):
+        ended = CliRunner(env={"REKAPPA_HOME": str(shop.home.root)}).invoke(
+            main, ["savepoint", "take", str(shop.folder), "old", "--json", *more]
+        )
+        assert ended.exit_code == 0, ended.output
+        told = json.loads(ended.stdout)
+        assert (told[key], told["batches"]) == ("old", {"counts": 3})
+        assert "batch 3 is kept, not the newest: batch 4 lacks state/0/0/5.changelog" in ended.stderr
+    without_log(shop)
+    for options in ((), ("--dry-run",)):
+        ended = CliRunner(env={"REKAPPA_HOME": str(shop.home.root)}).invoke(
+            main, ["savepoint", "take", str(shop.folder), *options]
+        )
+        assert (ended.exit_code, "no batch that can be restored" in ended.output) == (2, True), ended.output
+
+
 def test_a_savepoint_without_a_name_that_was_meant_to_have_one(shop: Shop) -> None:
     for more in ((), ("--dry-run",)):
         ended = CliRunner(env={"REKAPPA_HOME": str(shop.home.root)}).invoke(

@@ -17,7 +17,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from rekappa.checkpoints.files import appearing, listed, named_in, take_over
-from rekappa.checkpoints.points import RestartPoint, last_restorable, needed_files, restart_points
+from rekappa.checkpoints.points import (
+    CheckpointFile,
+    RestartPoint,
+    last_restorable,
+    needed_files,
+    restart_points,
+)
 from rekappa.errors import RunError
 from rekappa.home import Home
 from rekappa.storage.location import Location
@@ -81,20 +87,44 @@ def named(name: str) -> str:
     return name
 
 
+def would_take(home: Home, app: str, run: str, queries: Iterable[str]) -> dict[str, int]:
+    """The batch of each query that `take` would keep now; refuses as that does."""
+    folder = home.checkpoint(app, run)
+    return {query: _newest(folder / query, listed(folder / query)).batch for query in sorted(queries)}
+
+
+def passed_over(home: Home, app: str, run: str, batches: Mapping[str, int]) -> dict[str, RestartPoint]:
+    """The queries whose next batch after these was committed, and can't be restored."""
+    found: dict[str, RestartPoint] = {}
+    for query, batch in batches.items():
+        points = restart_points(listed(home.checkpoint(app, run) / query))
+        found.update((query, one) for one in points if one.batch == batch + 1 and one.lacking)
+    return found
+
+
 def _keep_newest(source: Location, into: Location) -> RestartPoint:
     for _ in range(_ATTEMPTS):
         try:
             files = listed(source)
-            point = last_restorable(restart_points(files))
-            if point is None:
-                break
+            point = _newest(source, files)
             take_over(source, needed_files(files, point.batch, named_in(source)), into)
         except FileNotFoundError:
             # The run went on and purged it: there is a newer one.
             into.remove()
             continue
         return point
-    raise RunError(
+    raise _none(source)
+
+
+def _newest(source: Location, files: Mapping[str, CheckpointFile]) -> RestartPoint:
+    point = last_restorable(restart_points(files))
+    if point is None:
+        raise _none(source)
+    return point
+
+
+def _none(source: Location) -> RunError:
+    return RunError(
         f"Cannot take a savepoint of query {source.name!r}: it has no batch that can be restored",
         hint="`rekappa checkpoints APP` says what its batches lack. One that has not committed a batch yet has none.",
     )
