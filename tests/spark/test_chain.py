@@ -265,9 +265,9 @@ def test_chained_jobs_go_back_together_and_end_as_if_nothing_had_been_wrong(stor
     story.produce(range(12))
     story.run(1, range(12))
     story.check(range(12))
-    story.produce(range(12, 24))
-    story.run(99, range(12, 24))
-    story.check(range(24))
+    story.produce(range(12, 18))
+    story.run(99, range(12, 18))
+    story.check(range(18))
     old = {one.name: story.store.runs(one.name)[0].id for one in story.projects}
 
     # The mended code; nobody is rewound alone, and nothing is touched by what is refused or only shown.
@@ -281,15 +281,15 @@ def test_chained_jobs_go_back_together_and_end_as_if_nothing_had_been_wrong(stor
     points = {(app.app.rpartition("_")[2], one.query): (one.batch, one.reset.removed)
               for app in shown.apps for one in app.queries}  # fmt: skip
     assert points == {
-        ("first", "left"): (1, 12), ("first", "right"): (1, 12), ("second", "mid"): (1, 12),
-        ("second", "totals"): (1, 3), ("last", "seen"): (1, 24),
+        ("first", "left"): (1, 6), ("first", "right"): (1, 6), ("second", "mid"): (1, 6),
+        ("second", "totals"): (1, 3), ("last", "seen"): (1, 12),
     }  # fmt: skip
     assert story.everything() == before
 
     # Killed -9 before the first step, then after each before that is noted, so that it is done twice; whoever resumes.
     story.killed(story.first, "told", 1, shown)
     opened = story.store.runs(story.first.name)[0]
-    assert opened.spec["rewind"] == shown.as_json(), "what was shown is what is recorded"
+    assert opened.spec["rewind"] == json.loads(json.dumps(shown.as_json())), "what was shown is what is recorded"
     for project in story.projects:
         with pytest.raises(RunError, match=rf"'{project.name}': the rewind to run .* is not completed"):
             project.live()
@@ -306,12 +306,12 @@ def test_chained_jobs_go_back_together_and_end_as_if_nothing_had_been_wrong(stor
 
     # A dead process still sends: of a batch that was abandoned, and of one that never was there.
     sent = story.sent("left")
-    for batch in (3, 99):
+    for batch in (2, 99):
         story.send("left", old[story.first.name], "left", batch, 7777)
         story.send("mid", old[story.second.name], "mid", batch, 7777)
-    story.run(10, range(12, 24))
-    story.check(range(24))
-    assert story.sent("left") == sent + 2 + 12, "nothing is wiped"
+    story.run(10, range(12, 18))
+    story.check(range(18))
+    assert story.sent("left") == sent + 2 + 6, "nothing is wiped"
     told = json.loads(story.command("lineage", f"{story.name}_left", "--json"))
     assert {one["run"]: one["until"] for one in told["senders"]} == {old[story.first.name]: 1, opened.id: None}
 
@@ -322,18 +322,18 @@ def test_chained_jobs_go_back_together_and_end_as_if_nothing_had_been_wrong(stor
     assert [one["app"] for one in told["downstream"]] == [story.second.name, story.last.name]
     story.send("right", opened.id, "right", 99, 7777)
     story.check(range(6))
-    story.run(1000, range(6, 24))
-    story.check(range(24))
+    story.run(1000, range(6, 18))
+    story.check(range(18))
 
     # Undone by way of any of them, all is as it was, and they go on.
     undo_rewind(story.app(story.last))
-    story.weights.update({**dict.fromkeys(range(12), 1), **dict.fromkeys(range(12, 24), 10)})
-    story.check(range(24))
-    story.produce(range(24, 30))
+    story.weights.update({**dict.fromkeys(range(12), 1), **dict.fromkeys(range(12, 18), 10)})
+    story.check(range(18))
+    story.produce(range(18, 24))
     # What the run sent that goes on again counts with it, whenever it was sent.
     story.strangers[7777, 7777] += 2
-    story.run(10, range(24, 30))
-    story.check(range(30))
+    story.run(10, range(18, 24))
+    story.check(range(24))
     assert story.store.runs(story.first.name)[0].state is State.ABANDONED
 
     # The archive holds all that was sent; of it counts what counts of the topic, also where Kafka has dropped it.
@@ -342,7 +342,7 @@ def test_chained_jobs_go_back_together_and_end_as_if_nothing_had_been_wrong(stor
     assert story.spark.table(f"lake.chained.{story.name}_left").count() == story.sent("left")
     archived = open_batch(story.spark, story.second.loaded, story.second.home, "events", None)
     assert Counter(tuple(row) for row in archived.select("id", "value").collect()) == Counter(
-        (one, 7 * one * story.weights[one]) for one in range(30)
+        (one, 7 * one * story.weights[one]) for one in range(24)
     )
     _replayed_in_every_order(story)
     end = story.sent("left")
@@ -352,7 +352,7 @@ def test_chained_jobs_go_back_together_and_end_as_if_nothing_had_been_wrong(stor
     rewind(story.app(story.second), story.plan(ToBatch(0), story.second))
     for project in (story.second, story.last):
         project.live()
-    story.check(range(30))
+    story.check(range(24))
 
     _unknown_senders(story)
 
@@ -361,12 +361,9 @@ def _replayed_in_every_order(story: Story) -> None:
     """What the archive holds and does not count is in no backfill either."""
     loaded, home = story.last.loaded, story.last.home
     run_routers(story.spark, loaded, home, available_now=True)
-    current = next(run.id for run in story.store.runs(story.last.name) if run.state is not State.ABANDONED)
     window = Window(story.start, datetime.now(UTC))
     for mode in (Mode.ORDERED, Mode.STRICT, Mode.EXACT):
-        request = BackfillRequest(
-            window, mode=mode, warm_up=timedelta(), drain=timedelta(), allow_incomplete=True, live_run=current
-        )
+        request = BackfillRequest(window, mode=mode, warm_up=timedelta(), drain=timedelta(), allow_incomplete=True)
         made = run_backfill(story.spark, loaded, load_app(loaded), home, request)
         staged = story.spark.table(staging_table(loaded.config, made.id, "seen")).select("id", "value").collect()
         assert Counter(tuple(row) for row in staged) == story.rows("seen"), mode
@@ -390,4 +387,4 @@ def _unknown_senders(story: Story) -> None:
     story.command("lineage", topic, "--accept", "live_nobody/right")
     story.strangers[502, 502] += 1
     story.last.live()
-    story.check(range(30))
+    story.check(range(24))
