@@ -150,7 +150,7 @@ SECTIONS = {
     "growth": Section(
         "Growth on disk",
         "Files and bytes on disk, in quarters of the way: of an idle router (a note of completeness a minute; a week"
-        " has 10,080), of the metadata of a live sink whose snapshots last as long as a hundred of its commits, of an"
+        " has 10,080), of the metadata of a live sink whose snapshots last as long as a quarter of its commits, of an"
         " idle live run that looks for events ten times a second (checkpoint, savepoints, logs, run store, table), and"
         " of the same run after every minute of a week as a simulated clock tells it.",
         (

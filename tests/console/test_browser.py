@@ -17,7 +17,7 @@ from rekappa.store.desk import Desk
 from rekappa.store.leases import run_lease
 from rekappa.store.record import Kind, Run, State
 from rekappa.store.runs import RunStore
-from rekappa.tasks.start import tasks
+from rekappa.tasks.standing import tasks
 
 if TYPE_CHECKING:
     from playwright.sync_api import Dialog, Page
@@ -220,6 +220,20 @@ def test_pointing_at_a_chart_tells_its_values_in_the_reader_s_time(told: tuple[s
     assert "plays" in told_there
 
 
+def test_a_verdict_s_charts_have_the_reader_s_times(told: tuple[str, Home, Page]) -> None:
+    address, _, page = told
+    page.goto(f"{address}/runs/{DONE}/validation")
+    chart = page.locator("svg.chart").first
+    marks = chart.locator("text.mark[data-at]")
+    assert marks.first.text_content() == "21:40", "12:40 UTC in Tokyo"
+    assert chart.locator("text.zone").text_content() == "your time"
+    days = [text for text in chart.locator("[data-shape='new day']").all_text_contents() if text]
+    assert days == ["2026-11-01"], "told once, where it begins"
+    bar = chart.locator("g[data-shape=bar] title").first.text_content() or ""
+    assert bar.startswith("2026-11-01 22:00:00 your time"), bar
+    assert "13:00:00 UTC" in bar
+
+
 def test_advice_leads_to_the_window_it_speaks_of(told: tuple[str, Home, Page]) -> None:
     address, _, page = told
     page.goto(f"{address}/apps/plays")
@@ -279,3 +293,7 @@ def test_a_phone_scrolls_no_page_sideways(told: tuple[str, Home, Page], scheme: 
         page.goto(address + path)
         wide = page.evaluate("() => document.documentElement.scrollWidth - document.documentElement.clientWidth")
         assert wide <= 0, (path, wide)
+    page.goto(f"{address}/apps/plays/backfill")
+    page.wait_for_selector("#estimate table")
+    beyond = "cells => cells.filter(one => one.getBoundingClientRect().right > innerWidth).length"
+    assert page.locator("#estimate td").evaluate_all(beyond) == 0, "all that the window holds is in sight"

@@ -59,12 +59,19 @@ class Savepoint:
         return {"version": VERSION, **told, "batches": dict(self.batches), "committed": committed}
 
 
+def require_name(name: str) -> None:
+    """Refuse what can't be a savepoint's name."""
+    if not _NAME.fullmatch(name):
+        raise RunError(f"Cannot name a savepoint {name!r}", hint="Letters, digits, dots, dashes and underscores.")
+
+
 def take(home: Home, app: str, run: str, queries: Iterable[str], name: str, at: datetime | None = None) -> Savepoint:
     """Keep each query's newest restorable batch, as of now or of the moment `at`.
 
     Refuses a name that is taken, and a query without such a batch.
     """
-    target = home.savepoints(app) / named(name)
+    require_name(name)
+    target = home.savepoints(app) / name
     points: dict[str, RestartPoint] = {}
     try:
         with appearing(target, _FILE):
@@ -78,13 +85,6 @@ def take(home: Home, app: str, run: str, queries: Iterable[str], name: str, at: 
         hint = f"Choose another name, or `rekappa savepoint drop {app} {name}`."
         raise RunError(f"Cannot take savepoint {name!r}: there is one of that name", hint=hint) from None
     return made
-
-
-def named(name: str) -> str:
-    """The same name; refuses what can't be one."""
-    if not _NAME.fullmatch(name):
-        raise RunError(f"Cannot name a savepoint {name!r}", hint="Letters, digits, dots, dashes and underscores.")
-    return name
 
 
 def would_take(home: Home, app: str, run: str, queries: Iterable[str]) -> dict[str, int]:

@@ -125,7 +125,8 @@ def take(app: str, name: str | None, overrides: tuple[str, ...], dry_run: bool, 
 
     home = Home.locate()
     store, run = _current(app, overrides)
-    chosen = savepoints.name_for(datetime.now(UTC), automatic=False) if name is None else savepoints.named(name)
+    chosen = savepoints.name_for(datetime.now(UTC), automatic=False) if name is None else name
+    savepoints.require_name(chosen)
     out = output(as_json)
     batches = savepoints.would_take(home, run.app, run.id, queries_of(store, run))
     if dry_run:

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rekappa.config.load import load
-from rekappa.errors import RunError
+from rekappa.errors import PublishError, RunError
 from rekappa.operations.core import Core
 from rekappa.operations.runs import Resumption, resumption
 from rekappa.store.record import Kind, Run
@@ -161,7 +161,13 @@ def publish_change(run: Run, *, accept: bool, unvalidated: bool = False, force: 
 
 
 def undo_change(run: Run, *, force: bool = False) -> AskedChange:
-    """`rekappa undo RUN`."""
+    """`rekappa undo RUN`; refused at once where the store knows that there is nothing to take back."""
+    state = (run.publication or {}).get("state")
+    if state in (None, "undone"):
+        what = "it was undone already" if state else "it was not published, as far as the run store knows"
+        raise PublishError(
+            f"Cannot undo run {run.id}: {what}", hint=f"`rekappa undo {run.id}` looks at the tables themselves."
+        )
     words = ("undo", run.id, "--yes", *(("--force",) if force else ()), "--json")
     tells = ("Brings the window back in production as it was before. What was appended elsewhere since then stays.",)
     return AskedChange("undo", f"Undo {run.id}", words, tells, run.app, run.id, grave=True)

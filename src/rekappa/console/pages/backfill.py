@@ -11,10 +11,10 @@ from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse, RedirectResponse, Response
 from markupsafe import Markup
 
-from rekappa.console.confirm import confirmed
+from rekappa.console.confirm import SURE, confirmed
 from rekappa.console.context import console_of, core_of, fragment, page
 from rekappa.console.draw import bars, stretch
-from rekappa.console.guard import Form, form_of, session
+from rekappa.console.guard import FORM_KEY, Form, form_of, session
 from rekappa.console.live import Fragment, live
 from rekappa.console.observed import Observation
 from rekappa.console.pages.apps import known_regions
@@ -23,8 +23,9 @@ from rekappa.operations.changes import begin, sets
 from rekappa.operations.core import Core
 from rekappa.operations.window import MARGINS, MODES, WindowForm, backfill_change, plan_change
 from rekappa.store.record import Kind, Run
+from rekappa.tasks.ending import stop_task
 from rekappa.tasks.files import answer
-from rekappa.tasks.start import stop_task, task, tasks
+from rekappa.tasks.standing import task, tasks
 from rekappa.timeline import Window, format_instant
 
 router = APIRouter()
@@ -86,7 +87,7 @@ async def make_plan(request: Request, name: str) -> Response:
     made = same or begin(core, change)
     if "application/json" in request.headers.get("accept", ""):
         return JSONResponse({"task": made.id, "live": f"/live/plans/{made.id}"})
-    query = urlencode(form.rest("form_key", "plan"))
+    query = urlencode(form.rest(FORM_KEY, "plan"))
     return RedirectResponse(f"/apps/{name}/backfill?{query}&plan={made.id}", 303)
 
 
@@ -105,7 +106,10 @@ def _plan(request: Request, task_id: str) -> Fragment:
 @router.post("/apps/{name}/backfill")
 async def start_backfill(request: Request, name: str) -> Response:
     form = await form_of(request)
-    return confirmed(request, form, backfill_change(core_of(request), name, window_form(form)))
+    change = backfill_change(core_of(request), name, window_form(form))
+    # A no leads back to the form as it was filled in.
+    back = f"/apps/{name}/backfill?{urlencode(form.rest(FORM_KEY, SURE))}"
+    return confirmed(request, form, change, back=back)
 
 
 @router.get("/apps/{name}/estimate")
