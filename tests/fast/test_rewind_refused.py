@@ -240,7 +240,7 @@ def rewound(shop: Shop, **progress: Any) -> str:
     """The run was rewound; answers the operation."""
     plan = RewindPlan("live_20261102_000000_cd34", "shop", RUN, ())
     made = Run(
-        plan.operation, "shop", Kind.LIVE, str(shop.folder), spec=shop.store.run(RUN).spec | {"rewind": plan.as_json()}
+        plan.operation, "shop", Kind.LIVE, str(shop.folder), spec={**shop.store.run(RUN).spec, "rewind": plan.as_json()}
     )
     shop.store.fork_runs([Fork(replace(made, progress=progress), RUN, {"counts": 2})])
     return plan.operation
@@ -305,7 +305,7 @@ def test_nothing_to_resume_or_undo_is_told_by_the_store_alone(shop: Shop) -> Non
         claim.end(State.STOPPED)
     # It was rewound once more since, which makes the other one no longer the last.
     plan = RewindPlan("live_20261103_000000_ef56", "shop", operation, ())
-    spec = shop.store.run(operation).spec | {"rewind": plan.as_json()}
+    spec = {**shop.store.run(operation).spec, "rewind": plan.as_json()}
     again = Run(plan.operation, "shop", Kind.LIVE, str(shop.folder), spec=spec, progress={REWIND: OPEN})
     shop.store.fork_runs([Fork(again, operation, {"counts": 1})])
     for option in ("--resume", "--undo"):

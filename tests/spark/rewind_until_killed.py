@@ -33,7 +33,7 @@ def attach(port: str, secret: str) -> None:
     from pyspark import SparkConf, SparkContext
     from pyspark.java_gateway import launch_gateway
 
-    gateway = launch_gateway()
+    gateway = launch_gateway()  # type: ignore[no-untyped-call]
     there = gateway.jvm.org.apache.spark.SparkContext.getOrCreate()
     context = gateway.jvm.org.apache.spark.api.java.JavaSparkContext(there)
     SparkContext(conf=SparkConf(_jvm=gateway.jvm, _jconf=context.getConf()), gateway=gateway, jsc=context)
@@ -56,10 +56,10 @@ def main(folder: str, when: str, number: int, plan: Path | None) -> None:
     live = LiveApp(live_session(loaded, home), home, loaded, load_app(loaded))
     kill, ignore, update = killer(number), lambda text: None, RunStore.update
 
-    def noting(store: RunStore, run_id: str, **changes: Any) -> Run:
+    def noting(self: RunStore, run_id: str, **changes: Any) -> Run:
         if when == "noted" and DONE in changes.get("progress", {}):
             kill()
-        return update(store, run_id, **changes)
+        return update(self, run_id, **changes)
 
     RunStore.update = noting  # type: ignore[method-assign]
     tell = kill if when == "told" else ignore
