@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import html
 import json
 import os
+import re
 import signal
 import socket
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
-from console.site_of import Site, a_backfill, form_key
+from console.site_of import TOKEN, Site, a_backfill, form_key
 from console.test_pages import a_verdict
 from rekappa.cli.main import main
 from rekappa.errors import PlanError, RunError
@@ -26,12 +29,15 @@ from rekappa.operations.window import WindowForm
 from rekappa.stack.process import birth_of
 from rekappa.store.desk import Desk
 from rekappa.store.host import this_host
+from rekappa.store.leases import run_lease
 from rekappa.store.record import Kind, Run, State
 from rekappa.store.task import Task, TaskState
+from rekappa.tasks.ending import dismiss_task, stop_task
 from rekappa.tasks.files import answer, answer_file, cause, log_file
 from rekappa.tasks.keeper import Keeper
 from rekappa.tasks.pauses import Patience
-from rekappa.tasks.start import lost, revive, start_task, stop_task, task, tasks
+from rekappa.tasks.standing import lost, orphan, task, tasks, to_be_seen
+from rekappa.tasks.start import revive, start_task
 
 PATIENCE = 300
 
@@ -110,6 +116,62 @@ def test_publish_is_refused_until_its_effect_was_shown(site: Site) -> None:
     late = olga.post(f"/runs/{run.id}/publish", data={**asked, "sure": "yes"})
     assert (late.status_code, "something has changed since" in late.text) == (409, True)
     assert [one.id for one in tasks(site.home)] == ["task_1"]
+
+
+def test_what_is_known_to_be_refused_is_refused_before_it_is_asked(site: Site) -> None:
+    run, store = a_backfill(site), site.store
+    store.create(Run("live_1", "shop", Kind.LIVE, "f"))
+    host = this_host()
+    over = Task("t1", ("run", "shop"), "olga", "cli", "/", host.name, host.machine, state=TaskState.FAILED)
+    site.desk.add_task(over)
+    olga = site.logged_in("olga")
+    secret = {"start": "2026-11-01", "end": "2026-11-02", "settings": "spark.hadoop.fs.s3a.secret.key=hunter27"}
+    with store.claim([run_lease("live_1")], "run") as claim:
+        claim.begin("live_1")
+        for path, fields, told in (
+            (f"/runs/{run.id}/undo", {}, "it was not published"),
+            ("/tasks/t1/stop", {}, "it is failed"),
+            ("/apps/shop/bootstrap", {"since": "x"}, "neither a length of time nor a time"),
+            ("/apps/shop/bootstrap", {}, "neither a length of time nor a time"),
+            ("/apps/shop/savepoint", {"name": "../../x"}, "Cannot name a savepoint"),
+            ("/apps/shop/drop-savepoint", {"name": "../../x"}, "Cannot name a savepoint"),
+            ("/apps/shop/rewind", {"savepoint": "../../x"}, "Cannot name a savepoint"),
+            ("/apps/shop/rewind", {"to": "soon"}, "Cannot rewind to"),
+            ("/apps/shop/rewind", {"to": "3"}, "run live_1 is going"),
+            ("/apps/shop/backfill", secret, "could read its secret"),
+            ("/apps/shop/plan", secret, "could read its secret"),
+            ("/apps/shop/override", {"key": "sinks.totals.password", "value": "hunter27"}, "looks like a secret"),
+            ("/apps/shop/override", {"key": "sources.clicks.selected", "value": "nope"}, "nope"),
+        ):
+            answered = olga.post(path, data={"form_key": form_key(olga), **fields})
+            assert (answered.status_code, told in answered.text) == (409, True), (path, answered.text[-600:])
+            assert "Yes, " not in answered.text
+            assert "hunter27" not in answered.text
+    assert [one.id for one in tasks(site.home)] == ["t1"]
+
+
+def test_a_no_to_a_backfill_leads_back_to_what_was_typed(site: Site) -> None:
+    olga = site.logged_in("olga")
+    typed = {"start": "2026-11-01T13:00Z", "end": "2026-11-01T14:00Z", "mode": "ordered", "drain": "17 minutes",
+             "settings": "spark.sql.shuffle.partitions=8", "allow_incomplete": "yes"}  # fmt: skip
+    asked = olga.post("/apps/shop/backfill", data={"form_key": form_key(olga), **typed}).text
+    back = re.search(r'class="button" href="([^"]+)">No, go back', asked)
+    assert back is not None
+    assert "form_key" not in back[1]
+    page = olga.get(html.unescape(back[1])).text
+    assert all(f'value="{typed[name]}"' in page for name in ("start", "end", "drain"))
+    assert "<option selected>ordered" in page
+    assert ">spark.sql.shuffle.partitions=8</textarea>" in page
+    assert 'name="allow_incomplete" value="yes" checked' in page
+
+
+def test_a_publication_that_was_broken_off_can_be_undone(site: Site) -> None:
+    run = a_backfill(site)
+    site.store.update(run.id, publication={"state": "partly published", "at": "2026-11-01T00:00:00+00:00"})
+    olga = site.logged_in("olga")
+    assert "Undo</button>" in olga.get(f"/runs/{run.id}/publish").text
+    asked = olga.post(f"/runs/{run.id}/undo", data={"form_key": form_key(olga)}).text
+    assert f"rekappa undo {run.id} --yes --json" in asked
 
 
 def test_switching_a_source_is_kept_for_the_next_runs_of_both_faces(
@@ -245,6 +307,63 @@ def test_a_task_outlives_its_asker_is_stopped_and_lost_ones_are_revived(tmp_path
     with pytest.raises(RunError, match=r"everybody on this machine could read its secret"):
         start_task(home, ("run", "--set=password=pw1234"), who="o", face="cli", what="run", folder=tmp_path)
     assert "pw1234" not in "".join(one.read_text() for one in home.logs.iterdir())
+
+
+def test_the_command_of_a_keeper_that_was_killed_is_found_and_ended(site: Site) -> None:
+    """Its process is known by number and birth: the face that stops it can't hit another."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    words = ("console", f"--port={port}", "--json")
+    made = start_task(site.home, words, who="olga", face="cli", what="serve", kept=True, folder=site.folder)
+    wait_until(lambda: site.desk.task(made.id).command_pid is not None, "its command runs")
+    wait_until(lambda: bool(answer(site.home, made.id)), "it serves")
+    assert made.pid is not None
+    os.kill(made.pid, signal.SIGKILL)
+    wait_until(lambda: task(site.home, made.id).state is TaskState.LOST, "its keeper is gone")
+    left = orphan(task(site.home, made.id))
+    assert left is not None
+    with pytest.raises(RunError, match="olga has started it, it is lost"):
+        start_task(site.home, words, who="ben", face="cli", what="serve", kept=True, folder=site.folder)
+    with pytest.raises(RunError, match=f"still runs as process {left.pid}"):
+        dismiss_task(site.home, made.id)
+    other = replace(task(site.home, made.id), command_process="another birth")
+    assert orphan(other) is None, "a later process with its number is somebody else"
+    assert orphan(replace(other, machine="elsewhere")) is None
+
+    olga = site.logged_in("olga")
+    shown = olga.get(f"/tasks/{made.id}").text
+    assert f"still runs as process {left.pid}" in shown
+    asked = {"form_key": form_key(olga)}
+    assert f"process {left.pid}" in olga.post(f"/tasks/{made.id}/stop", data=asked).text
+    assert olga.post(f"/tasks/{made.id}/stop", data={**asked, "sure": "yes"}).status_code == 303
+    stopping = tasks(site.home)[0]
+    assert ended(site.home, stopping.id).state is TaskState.DONE, log_file(site.home, stopping.id).read_text()
+    assert not left.alive()
+    assert task(site.home, made.id).state is TaskState.STOPPED
+    assert to_be_seen(tasks(site.home)) == []
+    late = olga.post(f"/tasks/{made.id}/stop", data=asked)
+    assert (late.status_code, "it is stopped" in late.text) == (409, True), "known before it is asked"
+
+
+def test_what_was_lost_or_failed_is_told_until_it_is_dismissed_or_started_again(site: Site) -> None:
+    host = this_host()
+    gone = Task("t1", ("run", "a"), "olga", "cli", "/", host.name, host.machine, "shop", kept=True, pid=2**22 + 1,
+                process="none", state=TaskState.RUNNING)  # fmt: skip
+    site.desk.add_task(gone)
+    assert [(one.id, one.state) for one in to_be_seen(tasks(site.home))] == [("t1", TaskState.LOST)]
+    site.desk.add_task(replace(gone, id="t2", state=TaskState.DONE, pid=None, process=None))
+    assert to_be_seen(tasks(site.home)) == [], "the same was started again"
+    site.desk.add_task(replace(gone, id="t3", words=("run", "b"), state=TaskState.FAILED, error="no broker"))
+    metrics = {"authorization": f"Bearer {TOKEN}"}
+    assert 'rekappa_jobs{state="failed"} 1.0' in site.browser().get("/metrics", headers=metrics).text
+    olga = site.logged_in("olga")
+    assert "no alert tells of it" in olga.post("/tasks/t3/dismiss", data={"form_key": form_key(olga)}).text
+    done = CliRunner().invoke(main, ["jobs", "t3", "--dismiss", "--json"], env={"REKAPPA_HOME": str(site.home.root)})
+    assert (json.loads(done.stdout)["state"], json.loads(done.stdout)["error"]) == ("stopped", "no broker")
+    assert 'state="failed"' not in site.browser().get("/metrics", headers=metrics).text.split("rekappa_jobs{")[-1]
+    again = CliRunner().invoke(main, ["jobs", "t3", "--dismiss"], env={"REKAPPA_HOME": str(site.home.root)})
+    assert (again.exit_code, "it is stopped" in again.stderr) == (2, True)
 
 
 def _lost_and_revived(home: Home, tmp_path: Path, sleeper: tuple[str, ...]) -> None:

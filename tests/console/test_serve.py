@@ -24,7 +24,7 @@ from rekappa.operations.logins import fits
 from rekappa.store.desk import Desk
 from rekappa.store.host import this_host
 from rekappa.store.task import Task, TaskState
-from rekappa.tasks.start import lost, task, tasks
+from rekappa.tasks.standing import lost, task, tasks
 
 PROGRAM = (sys.executable, "-m", "rekappa.cli.main")
 

@@ -17,7 +17,7 @@ from rekappa.console.pages.apps import archive_status
 from rekappa.console.pages.backfill import last_proof, overview, pictures
 from rekappa.operations.changes import archive_change, router_change, sets
 from rekappa.store.record import Kind
-from rekappa.tasks.start import tasks
+from rekappa.tasks.standing import tasks
 
 router = APIRouter()
 DAYS = 90
