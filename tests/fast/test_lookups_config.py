@@ -26,15 +26,22 @@ BASE = """
 app: shop
 sources:
   orders:
-    schema: id BIGINT, sku BIGINT, event_ts TIMESTAMP
+    schema: id BIGINT, sku BIGINT, note STRING, event_ts TIMESTAMP
     event_time: event_ts
     candidates:
       live: {type: kafka, topic: orders}
       past: {type: iceberg, table: lake.shop.orders}
+  rows:
+    schema: before STRUCT<sku BIGINT, price INT>, after STRUCT<sku BIGINT, price INT>, op STRING,
+            source STRUCT<lsn BIGINT>, changed TIMESTAMP
+    event_time: changed
+    candidates:
+      live: {type: kafka, topic: rows}
+      past: {type: iceberg, table: lake.shop.rows}
 lookups:
   prices: LOOKUP
 sinks:
-  priced: {type: console}
+  priced: {type: iceberg, table: lake.shop.priced}
 """
 CODE = """
 from rekappa import App
@@ -84,6 +91,15 @@ def test_missing_answers_are_nulls_however_the_word_is_written(tmp_path: Path, w
         ("{type: iceberg, table: lake.ref.prices, key: sku, unknown_past: guess}", "unknown_past"),
         ("{type: iceberg, table: lake.a.b, key: sku, versions: lake.a.b}", "which is the table of lookup 'prices'"),
         ("{type: postgres, database: d, table: t, key: sku, versions: lake.shop.orders}", "the archive of source"),
+        ("{type: iceberg, table: lake.a.b, key: sku, versions: lake.shop.PRICED}", "which is that of sink 'priced'"),
+        ("{type: iceberg, table: lake.a.b, key: sku, as_of: event_time}", "lookup.join(events, at=COLUMN)"),
+        ("{type: kafka, source: orders, key: sku, sequence: note}", "of texts '9' comes after '10'"),
+        ("{type: kafka, source: orders, key: sku, deleted: id}", "'id' as deleted, which is BIGINT, not BOOLEAN"),
+        ("{type: kafka, source: orders, key: sku, envelope: debezium}", "declares no before STRUCT<…>, after"),
+        ("{type: kafka, source: rows, key: id, envelope: debezium}", "'id', which is no column of before of source"),
+        ("{type: kafka, source: rows, key: sku, envelope: debezium, deleted: op}", "can't have deleted"),
+        ("{type: kafka, source: rows, key: sku, envelope: debezium, sequence: source.id}", "'source.id', which is no"),
+        ("{type: kafka, source: rows, key: sku, envelope: debezium, sequence: op}", "which is STRING"),
     ],
 )
 def test_what_can_not_be_looked_up_is_refused_when_the_file_is_read(tmp_path: Path, lookup: str, said: str) -> None:
@@ -111,6 +127,8 @@ def test_where_versions_are(tmp_path: Path, lookup: str, table: str, since: str,
 def test_changes_are_read_from_the_archive_of_their_topic(tmp_path: Path) -> None:
     found = versions_of(shop(tmp_path, "{type: kafka, source: orders, key: sku, sequence: id}").config, "prices")
     assert (found.table, found.sequence, found.order) == ("lake.shop.orders", "__rank", Precedence.ARRIVAL)
+    rows = "{type: kafka, source: rows, key: sku, envelope: debezium, sequence: source.lsn}"
+    assert versions_of(shop(tmp_path, rows).config, "prices").table == "lake.shop.rows"
 
 
 def test_a_parameter_is_a_source_or_a_lookup(tmp_path: Path) -> None:
