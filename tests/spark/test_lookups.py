@@ -11,6 +11,7 @@ import json
 import random
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -33,9 +34,10 @@ from rekappa.config.lookups import ServiceLookup
 from rekappa.errors import ConfigError, PlanError, SourceError
 from rekappa.home import Home
 from rekappa.lookups.keep import keep
+from rekappa.lookups.open import require_sound
 from rekappa.lookups.record import AnswerRecord, record_of
 from rekappa.lookups.versions import versions_of
-from rekappa.plan.plan import Mode
+from rekappa.plan.plan import Mode, Plan
 from rekappa.planning.make import make_plan
 from rekappa.planning.request import BackfillRequest
 from rekappa.produce.topics import create_topics
@@ -84,7 +86,7 @@ sources:
     schema: id BIGINT, show BIGINT, account BIGINT, event_ts TIMESTAMP
     event_time: event_ts
     candidates:
-      live: {{type: kafka, topic: {app}_orders, max_records_per_batch: 70}}
+      live: {{type: kafka, topic: {app}_orders}}
       past: {{type: iceberg, table: lake.{app}.orders}}
   rank_changes:
     schema: show BIGINT, rank BIGINT, lsn BIGINT, gone BOOLEAN, changed TIMESTAMP
@@ -100,7 +102,7 @@ sources:
       past: {{type: iceberg, table: lake.{app}.tags}}
   owner_changes:
     schema: before STRUCT<account BIGINT, owner STRING>, after STRUCT<account BIGINT, owner STRING>, op STRING,
-            lsn BIGINT, changed TIMESTAMP
+            source STRUCT<lsn BIGINT>, changed TIMESTAMP
     event_time: changed
     candidates:
       live: {{type: kafka, topic: {app}_owners}}
@@ -112,7 +114,7 @@ lookups:
               password: '{password}', table: accounts_{app}, key: account, lead: 1 minute}}
   ranks: {{type: kafka, source: rank_changes, key: show, sequence: lsn, deleted: gone, lag: 1 minute}}
   tags: {{type: kafka, source: tag_changes, key: show, lag: 1 minute}}
-  owners: {{type: kafka, source: owner_changes, key: account, envelope: debezium, sequence: lsn, lag: 1 minute}}
+  owners: {{type: kafka, source: owner_changes, key: account, envelope: debezium, sequence: source.lsn, lag: 1 minute}}
   scores: {{type: service, key: account, answer: score BIGINT, record: true}}
 sinks:
   priced: {{type: iceberg, table: lake.{app}.priced, event_time: event_ts}}
@@ -172,6 +174,7 @@ class Story:
     project: Project
     truth: Truth
     service: Scores
+    plans: list[Plan] = field(default_factory=list)
 
     @property
     def name(self) -> str:
@@ -188,11 +191,26 @@ class Story:
     def production(self) -> str:
         return f"lake.{self.name}.priced"
 
-    def replay(self, mode: Mode) -> str:
-        loaded = self.project.loaded
-        request = BackfillRequest(WINDOW, mode=mode, allow_incomplete=True, slice_span=20 * MINUTE)
-        run = run_backfill(self.spark, loaded, load_app(loaded), self.project.home, request)
+    def replay(self, mode: Mode, meanwhile: AbstractContextManager[None] | None = None) -> str:
+        """Where a replay of the whole window staged its rows; `meanwhile` begins once its plan is made."""
+        loaded, home = self.project.loaded, self.project.home
+        app, request = load_app(loaded), BackfillRequest(WINDOW, mode=mode, allow_incomplete=True, slice_span=HOUR)
+        plan = make_plan(self.spark, loaded, app, home, request)
+        self.plans.append(plan)
+        with meanwhile or nullcontext():
+            run = run_backfill(self.spark, loaded, app, home, request, plan=plan)
         return staging_table(loaded.config, run.id, "priced")
+
+
+@contextmanager
+def changed(spark: SparkSession, table: str, rows: str) -> Iterator[None]:
+    """The table with rows more, and afterwards as it was."""
+    snapshot = spark.sql(f"SELECT snapshot_id FROM {table}.refs WHERE name = 'main'").collect()[0][0]
+    spark.sql(f"INSERT INTO {table} VALUES {rows}")
+    try:
+        yield
+    finally:
+        spark.sql(f"CALL lake.system.rollback_to_snapshot('{table.removeprefix('lake.')}', {snapshot})")
 
 
 class Scores(ThreadingHTTPServer):
@@ -361,7 +379,7 @@ def owner_changes(truth: Truth, rng: random.Random, begins: datetime) -> list[Me
         number = 1000 * begins.hour + at - (4 if rng.random() < 0.3 else 0) * 3
         gone, row = rng.random() < 0.2, {"account": account, "owner": f"owner {number}"}
         value = {"before": row if gone else None, "after": None if gone else row, "op": "d" if gone else "u"}
-        made.append((came, {**value, "lsn": number, "changed": came}, account))
+        made.append((came, {**value, "source": {"lsn": number}}, account))
         place = truth.lines[account] * LINE + number
         if gone:
             # A tombstone ends the key, whatever its number: it is the last word of a compacted topic.
@@ -373,7 +391,7 @@ def owner_changes(truth: Truth, rng: random.Random, begins: datetime) -> list[Me
     came, number = begins + 61 * MINUTE, 1000 * begins.hour + 20
     nobody = {"account": None, "owner": "nobody"}
     for op, after in (("t", None), ("u", nobody)):
-        told = {"before": None, "after": after, "op": op, "lsn": number, "changed": came}
+        told = {"before": None, "after": after, "op": op, "source": {"lsn": number}}
         made.append((came, told, None))
     for account in ACCOUNTS:
         place = truth.lines[account] * LINE + number
@@ -399,8 +417,10 @@ def test_the_service_was_asked_once_for_each_order(story: Story) -> None:
 
 @pytest.mark.parametrize("mode", [Mode.BULK, Mode.ORDERED, Mode.EXACT])
 def test_every_replay_sees_what_production_saw(story: Story, mode: Mode) -> None:
-    asked = len(story.service.asked)
-    staged = story.replay(mode)
+    """Also if a table is corrected once the plan is made: what was planned is what is read."""
+    asked, since = len(story.service.asked), (START + HOUR / 2).isoformat()
+    with_correction = changed(story.spark, f"lake.{story.name}.titles", f"(1, 'x', timestamp'{since}', false)")
+    staged = story.replay(mode, with_correction)
     assert story.rows(staged) == story.truth.expected()
     assert story.scores(staged) == story.scores(story.production)
     assert len(story.service.asked) == asked, "a replay asks nobody"
@@ -450,37 +470,23 @@ def test_the_plan_names_lookups_and_what_they_lack(story: Story) -> None:
     assert [text for text in early.warnings if "'titles' knows nothing before 2026-10-31T23:00" in text]
 
 
-def test_a_plan_reads_the_versions_that_it_was_made_on(story: Story) -> None:
-    spark, loaded, home = story.spark, story.project.loaded, story.project.home
-    app, table = load_app(loaded), f"lake.{story.name}.titles"
-    request = BackfillRequest(WINDOW, allow_incomplete=True)
-    plan = make_plan(spark, loaded, app, home, request)
-    snapshot = spark.sql(f"SELECT snapshot_id FROM {table}.refs WHERE name = 'main'").collect()[0][0]
-    spark.sql(f"INSERT INTO {table} SELECT show, 'corrected', timestampadd(MINUTE, 1, since), false FROM {table}")
-    try:
-        run = run_backfill(spark, loaded, app, home, request, plan=plan)
-        assert story.rows(staging_table(loaded.config, run.id, "priced")) == story.truth.expected()
-    finally:
-        spark.sql(f"CALL lake.system.rollback_to_snapshot('{table.removeprefix('lake.')}', {snapshot})")
-
-
 def test_versions_that_do_not_tell_are_refused_before_anything_starts(story: Story) -> None:
     spark, table = story.spark, f"lake.{story.name}.titles"
-    snapshot = spark.sql(f"SELECT snapshot_id FROM {table}.refs WHERE name = 'main'").collect()[0][0]
-    for row, told in (
-        (f"(NULL, 'x', timestamp'{START.isoformat()}', false)", "has a row with show=None"),
+    versions = versions_of(story.project.loaded.config, "titles")
+    moment = f"timestamp'{START.isoformat()}'"
+    for rows, told in (
+        (f"(NULL, 'x', {moment}, false)", "has a row with show=None"),
         ("(7, 'x', NULL, false)", "has a row with show=7, since=None"),
-        (f"(8, 'a', timestamp'{START.isoformat()}', false), (8, 'b', timestamp'{START.isoformat()}', false)",
-         "has 2 rows with show=8"),
-    ):  # fmt: skip
-        spark.sql(f"INSERT INTO {table} VALUES {row}")
-        try:
-            with pytest.raises(ConfigError, match=told):
-                story.project.live()
-            with pytest.raises(ConfigError, match=told):
-                story.replay(Mode.BULK)
-        finally:
-            spark.sql(f"CALL lake.system.rollback_to_snapshot('{table.removeprefix('lake.')}', {snapshot})")
+        (f"(8, 'a', {moment}, false), (8, 'b', {moment}, false)", "has 2 rows with show=8"),
+    ):
+        added = spark.sql(f"SELECT * FROM VALUES {rows} AS t(show, title, since, gone)")
+        with pytest.raises(ConfigError, match=told):
+            require_sound(versions, spark.table(table).union(added))
+    with changed(spark, table, f"(8, 'a', {moment}, false), (8, 'b', {moment}, false)"):
+        with pytest.raises(ConfigError, match="has 2 rows with show=8"):
+            story.project.live()
+        with pytest.raises(ConfigError, match="has 2 rows with show=8"):
+            story.replay(Mode.BULK)
 
 
 def test_a_lookup_whose_table_is_missing_or_not_one_row_a_key_is_refused(story: Story) -> None:
@@ -518,8 +524,8 @@ def test_a_lookup_whose_table_is_missing_or_not_one_row_a_key_is_refused(story: 
         request = BackfillRequest(WINDOW, allow_incomplete=True)
         with pytest.raises(ConfigError, match=said):
             make_plan(spark, loaded, load_app(loaded), story.project.home, request)
-        with pytest.raises(ConfigError, match=said):
-            run_live(loaded, load_app(loaded), story.project.home, available_now=True)
+    with pytest.raises(ConfigError, match=said):
+        run_live(loaded, load_app(loaded), story.project.home, available_now=True)
 
 
 def test_what_a_table_was_before_the_first_look_are_its_first_versions(story: Story) -> None:
@@ -554,6 +560,8 @@ def test_a_correction_of_the_past_is_named_as_the_cause_and_exact_mode_undoes_it
     spark.sql(f"INSERT INTO {table} VALUES (1, 'corrected', timestamp'{since.isoformat()}', false)")
     try:
         assert story.rows(story.replay(Mode.EXACT)) == story.truth.expected()
+        planned = next(one for one in story.plans[-1].jobs[0].lookups if one.name == "titles")
+        assert planned.versions == 2 * len(SHOWS), "of the snapshot that production read"
         staged = story.replay(Mode.BULK)
         corrected = sum(row[1] == "corrected" for row in story.rows(staged).elements())
         assert corrected > 5
@@ -577,7 +585,6 @@ def test_a_correction_of_the_past_is_named_as_the_cause_and_exact_mode_undoes_it
             story.replay(Mode.EXACT)
     finally:
         spark.sql(f"DELETE FROM {table} WHERE title = 'corrected'")
-    assert story.rows(story.replay(Mode.BULK)) == story.truth.expected()
 
 
 def test_calls_without_an_answer_are_refused_asked_or_null(story: Story) -> None:
