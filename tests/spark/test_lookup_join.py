@@ -121,24 +121,20 @@ def topic() -> list[Message]:
 
 
 def changes_of(messages: Sequence[Message], key: str, ops: Sequence[str]) -> Iterator[tuple[Message, bool]]:
-    """What concerns a key, in the order of the topic, and whether it holds afterwards."""
-    named: list[Message] = []
+    """What concerns a key, and whether it holds afterwards."""
+    own = [one for one in messages if one.op in ops and key == (one.after or one.before)]
+    left = [one for one in messages if one.op == "u" and "d" in ops and one.before == key != one.after]
+    yield from ((one, one.op == "u") for one in own)
+    yield from ((one, False) for one in (*left, *(one for one in messages if one.op == "t" and "t" in ops)))
     for one in messages:
-        if one.op is None:
-            if any(
-                it.name == one.name
-                and (it.offset < one.offset if it.partition == one.partition else it.came <= one.came)
-                for it in messages
-                if it.op in ops and key == (it.after or it.before)
-            ):
-                yield one, False
-        elif one.op not in ops:
-            continue
-        elif one.op == "t" or (one.after is not None and one.before == key != one.after):
+        before = [
+            it
+            for it in (*own, *left)
+            if it.name == one.name
+            and (it.offset < one.offset if it.partition == one.partition else it.came <= one.came)
+        ]
+        if one.op is None and before and max(before, key=lambda it: (it.came, it.place)) not in left:
             yield one, False
-        elif key == (one.after or one.before):
-            named.append(one)
-            yield one, one.op == "u"
 
 
 def expected(messages: Sequence[Message], key: str, ops: Sequence[str], ranked: bool, when: datetime) -> str | None:

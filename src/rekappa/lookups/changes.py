@@ -27,8 +27,11 @@ ARRIVED, RANK = "__arrived", "__rank"
 """When a change counts, and what ranks those of one key."""
 _KEY, _WHERE, _OFFSET = "__kafka_key", "__kafka_partition", "__kafka_offset"
 """The key, the partition and the offset that Kafka had a change under: a tombstone tells nothing else."""
-_LAST = "__last_word"
-"""Whether a change is a tombstone: the numbers of changes after it are compared with each other alone."""
+_LAST, _LEFT = "__last_word", "__left"
+"""Whether a change is a tombstone, and whether its row went on under another key.
+
+The numbers of changes after a tombstone are compared with each other alone.
+"""
 _CLEARED = "t"
 """What Debezium calls the truncation of the whole table."""
 
@@ -78,32 +81,40 @@ def _unpacked(rows: DataFrame, declared: ChangesLookup) -> DataFrame:
     made = made.where(~_any_null(F.col(quoted(name)) for name in declared.key))
     moved = reduce(or_, (F.col(f"before.{quoted(name)}") != F.col(f"after.{quoted(name)}") for name in declared.key))
     left = [F.col(f"before.{quoted(name)}").alias(name) for name in declared.key]
-    ended = changed.where(moved).select(*left, *numbers, *_when(declared), F.lit(True).alias(GONE))
+    ended = changed.where(moved).select(*left, *numbers, *_when(declared, left=True), F.lit(True).alias(GONE))
     ended = ended.where(~_any_null(F.col(quoted(name)) for name in declared.key))
     # The end of a key that has no row yet changes nothing, so that which keys there were then need not be asked.
     every = made.select(*(F.col(quoted(name)) for name in declared.key)).distinct()
     cleared = rows.where(F.col("op") == _CLEARED).select(*numbers, *_when(declared), F.lit(True).alias(GONE))
+    # It concerns no row of its own: no tombstone is about it.
+    cleared = cleared.withColumn(_KEY, F.lit(None).cast("binary"))
     ends = ended.unionByName(cleared.crossJoin(every))
     return made.unionByName(ends, allowMissingColumns=True)
 
 
 def _tombstones(letters: DataFrame, known: DataFrame, declared: ChangesLookup) -> DataFrame:
-    """The ends that messages without a value tell: of the rows whose changes came before under the same Kafka key."""
+    """The ends that messages without a value tell: of the rows whose changes came before under the same Kafka key.
+
+    A key that such a row has left may be another row's by now: it is not ended.
+    """
     from pyspark.sql import functions as F
 
     ends = letters.where(F.col("value").isNull() & F.col(f"{METADATA}.key").isNotNull())
     ends = ends.select(*_when(declared, last=True))
     before = known.select(
         *(F.col(quoted(name)) for name in declared.key),
-        *(F.col(name).alias(f"{name}_known") for name in (_KEY, _WHERE, _OFFSET, ARRIVED)),
+        *(F.col(name).alias(f"{name}_known") for name in (_KEY, ARRIVED, _WHERE, _OFFSET, _LEFT)),
     )
     there = F.col(_WHERE).eqNullSafe(F.col(f"{_WHERE}_known"))
     later = F.when(there, F.col(f"{_OFFSET}_known") < F.col(_OFFSET)).otherwise(
         F.col(f"{ARRIVED}_known") <= F.col(ARRIVED)
     )
     found = ends.join(before, (F.col(_KEY) == F.col(f"{_KEY}_known")) & later)
-    told = found.select(*map(quoted, declared.key), *ends.columns).distinct()
-    return told.withColumn(declared.deleted or GONE, F.lit(True))
+    newest = F.struct(*(F.col(f"{name}_known") for name in (ARRIVED, _WHERE, _OFFSET)))
+    told = found.groupBy(*map(quoted, declared.key), *ends.columns).agg(
+        F.max_by(f"{_LEFT}_known", newest).alias("__by")
+    )
+    return told.where(~F.col("__by")).drop("__by").withColumn(declared.deleted or GONE, F.lit(True))
 
 
 def _ranked(rows: DataFrame, declared: ChangesLookup) -> DataFrame:
@@ -118,13 +129,13 @@ def _ranked(rows: DataFrame, declared: ChangesLookup) -> DataFrame:
     if declared.sequence:
         line = F.count(F.when(F.col(_LAST), 1)).over(Window.partitionBy(*key).orderBy(*place))
         # A tombstone has no number: it comes before all that follows it.
-        numbers = [line, F.when(~F.col(_LAST), F.col(quoted(declared.sequence)))]
+        numbers = [line, F.col(quoted(declared.sequence))]
     made = made.withColumn(RANK, F.struct(*numbers, *map(F.col, place)))
     own = [declared.sequence] if declared.sequence and declared.sequence not in declared.key else []
-    return made.drop(_KEY, _WHERE, _OFFSET, _LAST, *own)
+    return made.drop(_KEY, _WHERE, _OFFSET, _LAST, _LEFT, *own)
 
 
-def _when(declared: ChangesLookup, *, last: bool = False) -> list[Column]:
+def _when(declared: ChangesLookup, *, last: bool = False, left: bool = False) -> list[Column]:
     from pyspark.sql import functions as F
 
     counts = F.unix_micros(F.col(INGESTION)) + F.lit(declared.lag // TICK)
@@ -135,6 +146,7 @@ def _when(declared: ChangesLookup, *, last: bool = False) -> list[Column]:
         F.col(f"{METADATA}.key").alias(_KEY),
         place.alias(_WHERE),
         F.lit(last).alias(_LAST),
+        F.lit(left).alias(_LEFT),
     ]
 
 
