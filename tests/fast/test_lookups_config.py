@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +14,16 @@ from rekappa import App
 from rekappa.config.bind import load_app
 from rekappa.config.load import Loaded, load
 from rekappa.config.lookups import ServiceLookup
-from rekappa.errors import AppError, ConfigError
+from rekappa.errors import AppError, ConfigError, PlanError
 from rekappa.lookup import Precedence
 from rekappa.lookups.keep import kept_lookups
+from rekappa.lookups.planned import require_known
 from rekappa.lookups.versions import versions_of
 from rekappa.plan.encode import decode_head, encode_head
+from rekappa.plan.margins import Margins
 from rekappa.plan.plan import CallsPlan, JobPlan, LookupPlan, Mode, Plan
 from rekappa.plan.report import plan_report, plan_summary
-from rekappa.timeline import Window
+from rekappa.timeline import Window, parse_instant
 
 BASE = """
 app: shop
@@ -186,6 +189,20 @@ def test_a_plan_keeps_the_versions_that_it_was_made_on() -> None:
     assert [one and (one["calls"], one["unanswered"], one["missing"]) for one in told] == [
         None, None, (None, None, "call"), (9, 2, "null"),
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("before", [timedelta(), timedelta(hours=2)])
+def test_the_start_that_a_refusal_names_can_be_had(before: timedelta) -> None:
+    """What is read for the sake of clocks alone does not count: no row of the output comes from there."""
+    oldest, hour = datetime(2026, 11, 1, 4, 49, 29, 256000, tzinfo=UTC), timedelta(hours=1)
+    margins = Margins(before=before, ahead=timedelta(minutes=1))
+    early = Window(oldest + before - timedelta(microseconds=1), oldest + before + hour)
+    with pytest.raises(PlanError, match="knows nothing before 2026-11-01T04:49:29.256") as refused:
+        require_known("priced", "prices", "lake.a.b", oldest, early, margins)
+    found = re.search(r"from --start (\S+) on", str(refused.value.hint))
+    assert found is not None
+    start = parse_instant(found[1])
+    require_known("priced", "prices", "lake.a.b", oldest, Window(start, start + hour), margins)
 
 
 def test_the_same_app_without_lookups_reads_sources_alone() -> None:

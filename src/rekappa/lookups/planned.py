@@ -44,7 +44,7 @@ def plan_lookups(
         inside, oldest = counted(rows, versions.valid_from, margins.reads(window))
         lookup = config.lookups[name]
         if name in kept_lookups(config) and isinstance(lookup, KeptVersions) and lookup.unknown_past == "refuse":
-            _require_known(job, name, versions.table, oldest, window, margins)
+            require_known(job.name, name, versions.table, oldest, window, margins)
         made.append(LookupPlan(name, versions.table, pinned, inside, oldest))
     return tuple(made)
 
@@ -59,7 +59,7 @@ def counted(rows: DataFrame, valid_from: str, reads: Window) -> tuple[int, datet
     return int(inside), None if first is None else instant(int(first))
 
 
-def _require_known(job: Job, name: str, table: str, oldest: datetime | None, window: Window, margins: Margins) -> None:
+def require_known(job: str, name: str, table: str, oldest: datetime | None, window: Window, margins: Margins) -> None:
     """Refuse events before the first version that was kept: its table may have held anything then.
 
     Events that are read for the sake of clocks alone are no part of the output.
@@ -70,7 +70,7 @@ def _require_known(job: Job, name: str, table: str, oldest: datetime | None, win
     known = "holds no version yet" if oldest is None else f"knows nothing before {format_instant(oldest)}"
     later = "" if oldest is None else f" (from --start {format_instant(oldest + margins.before)} on)"
     raise PlanError(
-        f"Cannot replay job {job.name!r} from {format_instant(wanted)} on: lookup {name!r} ({table}) {known}",
+        f"Cannot replay job {job!r} from {format_instant(wanted)} on: lookup {name!r} ({table}) {known}",
         hint=f"Take a later window{later}, say when its rows began to hold (rekappa archive lookup APP --lookup {name} "
         f"--since TIME, at its first look), or give such events nulls: --set lookups.{name}.unknown_past=accept.",
     )
