@@ -197,7 +197,7 @@ def test_the_start_that_a_refusal_names_can_be_had(before: timedelta) -> None:
     oldest, hour = datetime(2026, 11, 1, 4, 49, 29, 256000, tzinfo=UTC), timedelta(hours=1)
     margins = Margins(before=before, ahead=timedelta(minutes=1))
     early = Window(oldest + before - timedelta(microseconds=1), oldest + before + hour)
-    with pytest.raises(PlanError, match="knows nothing before 2026-11-01T04:49:29.256") as refused:
+    with pytest.raises(PlanError, match=r"knows nothing before 2026-11-01T04:49:29\.256") as refused:
         require_known("priced", "prices", "lake.a.b", oldest, early, margins)
     found = re.search(r"from --start (\S+) on", str(refused.value.hint))
     assert found is not None
