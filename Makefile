@@ -70,9 +70,10 @@ wheel: $(VENV)/.build
 	$(BIN)/python -m pip --disable-pip-version-check wheel --quiet --no-deps --no-build-isolation --wheel-dir dist .
 	@ls dist/rekappa-*.whl
 
-# Verified on every start, downloaded only when the per-user cache lacks them.
+# Verified on every start, downloaded only when the per-user cache lacks them; so are Spark's classes, for a quick start.
 jars: $(VENV)/.java
 	@$(BIN)/python -m rekappa.jvm >/dev/null
+	@$(BIN)/python -m rekappa.spark.classes
 
 $(VENV)/.build: requirements/build.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "error: rekappa needs Python 3.11 or newer, this is " \

@@ -102,7 +102,7 @@ def _by_hand(name: str) -> dict[str, Any]:
     from rekappa.jvm.java import use_java
     from rekappa.replay.tuning import machine_memory, process_settings
     from rekappa.spark.session import DEFAULTS, catalog_settings
-    from rekappa.spark.shipping import jar_list
+    from rekappa.spark.shipping import extra_jars, jar_settings
 
     use_java()
     loaded, home = reference_app(), bench_home()
@@ -111,7 +111,7 @@ def _by_hand(name: str) -> dict[str, Any]:
         key: DEFAULTS[key] for key in ("spark.ui.enabled", "spark.sql.session.timeZone", "spark.sql.extensions")
     }
     settings |= catalog_settings("lake", loaded.config.catalogs["lake"], home)
-    settings |= {"spark.jars": jar_list(loaded.config, home), "spark.driver.host": "127.0.0.1"} | BY_HAND[name]
+    settings |= jar_settings(extra_jars(loaded.config, home)) | {"spark.driver.host": "127.0.0.1"} | BY_HAND[name]
     builder = SparkSession.builder.master(f"local[{os.cpu_count()}]").appName(name)
     for key, value in settings.items():
         builder = builder.config(key, value)

@@ -32,7 +32,7 @@ _UNIT_NAMES = {
     "day": "d", "days": "d",
     "week": "w", "weeks": "w",
 }  # fmt: skip
-_TERM = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]+)", re.IGNORECASE)
+_TERM = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([a-z]+)", re.IGNORECASE | re.ASCII)
 
 
 def parse_duration(text: str) -> timedelta:
@@ -43,11 +43,14 @@ def parse_duration(text: str) -> timedelta:
     terms = _TERM.findall(text)
     if rest or not terms:
         raise ValueError(f"Cannot read {text!r} as a duration: write it like '15 minutes' or '1h 30m'")
-    total = timedelta()
+    total, said = timedelta(), set[str]()
     for number, unit in terms:
         name = _UNIT_NAMES.get(unit.lower())
         if name is None:
             raise ValueError(f"Cannot read {text!r} as a duration: unknown unit {unit!r} (use ms, s, m, h, d or w)")
+        if name in said:
+            raise ValueError(f"Cannot read {text!r} as a duration: it says {unit!r} twice")
+        said.add(name)
         try:
             total += float(number) * _UNITS[name]
         except OverflowError:

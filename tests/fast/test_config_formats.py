@@ -14,7 +14,7 @@ from rekappa.sources.decode import PlainAvro, PlainJson, Registered, RegisteredJ
 BASE = """\
 app: shop
 registries:
-  main: {{url: "https://me:hush@registry.example/", options: {options}}}
+  main: {{url: "https://registry.example/", options: {options}}}
 sources:
   clicks:
     schema: id BIGINT, event_ts TIMESTAMP

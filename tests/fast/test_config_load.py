@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
@@ -288,15 +289,35 @@ SECRET = "s3cr3t-5f0e"
 
 def test_secrets_are_masked_everywhere(write: Write) -> None:
     text = BASE.replace("region: eu", "options: {sasl.jaas.config: '${JAAS}', ssl.truststore.location: /x}")
-    text += f"catalogs: {{lake: {{type: rest, uri: 'https://me:{SECRET}@lake/x', options: {{token: {SECRET}}}}}}}\n"
+    text += f"catalogs: {{lake: {{type: rest, uri: 'https://lake/x', options: {{token: {SECRET}}}}}}}\n"
     loaded = load(write(text), environ={"SHOP_PASSWORD": SECRET, "JAAS": SECRET})
     shown = json.dumps([(item.value, str(item.origin)) for item in explain.settings(loaded)])
     assert SECRET not in shown
     assert SECRET not in json.dumps(explain.masked(loaded))
-    assert "https://me:********@lake/x" in shown
     assert "(from SHOP_PASSWORD)" in shown
     assert SECRET not in repr(loaded.config.clusters)
     assert loaded.config.sinks["copy"].password.get_secret_value() == SECRET  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("written", "key", "belongs"),
+    [
+        (f"catalogs: {{lake: {{type: rest, uri: 'https://me:{SECRET}@lake/x'}}}}", "catalogs.lake.uri", "credential"),
+        (f"catalogs: {{lake: {{type: rest, uri: 'https://{SECRET}@lake/x'}}}}", "catalogs.lake.uri", "token"),
+        ("catalogs: {lake: {type: rest, uri: 'https://me:${SHOP_PASSWORD}@lake/x'}}", "catalogs.lake.uri", "options"),
+        (f"catalogs: {{lake: {{type: jdbc, uri: 'jdbc:postgresql://db/x?user=me&password={SECRET}'}}}}",
+         "catalogs.lake.uri", "jdbc.password"),
+        (f"catalogs: {{lake: {{type: rest, uri: 'https://lake', warehouse: 's3://me:{SECRET}@b/w'}}}}",
+         "catalogs.lake.warehouse", "options"),
+        (f"registries: {{main: {{url: 'https://me:{SECRET}@registry/'}}}}", "registries.main.url", "basic.auth"),
+    ],
+)  # fmt: skip
+def test_a_login_in_an_address_is_refused_and_not_repeated(write: Write, written: str, key: str, belongs: str) -> None:
+    """Iceberg writes a catalog's address to Spark's log as it is."""
+    with pytest.raises(ConfigError, match=re.escape(key)) as refusal:
+        load(write(f"{BASE}{written}\n"), environ={"SHOP_PASSWORD": SECRET})
+    assert belongs in str(refusal.value.hint) + refusal.value.message
+    assert SECRET not in str(refusal.value.hint) + refusal.value.message
 
 
 @pytest.mark.parametrize(

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from rekappa.archive.expire import cut_at
 from rekappa.archive.expired import PROPERTY, Expired
+from rekappa.cli.main import main
 from rekappa.errors import PlanError
 from rekappa.plan.plan import SourcePlan
 from rekappa.planning.inputs import Input, check_complete
@@ -61,3 +64,11 @@ def test_backfills_that_are_not_over_and_read_older_events_are_named() -> None:
         run("live", State.RUNNING, CUT - HOUR, kind=Kind.LIVE),
     ]
     assert still_reading(runs, ["lake.e.plays"], CUT) == ["reads"]
+
+
+@pytest.mark.parametrize("told", ["0", "0d", "1d1d", "٣d", "-1d"])
+def test_an_age_that_keeps_nothing_or_is_none_is_refused(told: str, tmp_path: Path) -> None:
+    answer = CliRunner().invoke(main, ["archive", "expire", str(tmp_path), f"--older-than={told}", "--dry-run"])
+    assert answer.exit_code == 2
+    assert told in answer.stderr
+    assert ("would drop every hour that has ended" in " ".join(answer.stderr.split())) == told.startswith("0")

@@ -265,6 +265,13 @@ def test_with_a_local_master_it_is_a_single_pod_and_said_so(shop: Path) -> None:
         ((*IMAGE, "--name", "a" * 41), "no DNS label of at most 40 letters"),
         ((*IMAGE, "--user", "root"), "Cannot use --user 'root'"),
         ((*IMAGE, "--user", "0"), "Cannot use --user '0'"),
+        ((*IMAGE, "--user", "99999999999"), "from 1 to 2147483647"),
+        ((*IMAGE, "--user", "٣"), "Cannot use --user '٣'"),
+        ((*IMAGE, "--folder", "app"), "Cannot use --folder 'app'"),
+        ((*IMAGE, "--folder", "/app\nx"), "Cannot use --folder '/app\\nx'"),
+        ((*IMAGE, "--set", "profiles.live.spark.driver.memory=0"), "is 0, which is no size"),
+        ((*IMAGE, "--set", "profiles.live.spark.driver.memory=512k"), "is '512k', with which Spark does not start"),
+        (("--for", "systemd", "--folder", "/srv/../tmp/x", "--set", "profiles.live.master=local"), "without .."),
         ((*IMAGE, "--storage", "much"), "Cannot use --storage 'much'"),
         ((*IMAGE, "--image", "a b"), "Cannot use --image 'a b'"),
         ((*IMAGE, "--program", "/usr/bin/rekappa"), "Cannot use --program with --for kubernetes"),
@@ -283,6 +290,14 @@ def test_what_cannot_be_deployed_is_refused(shop: Path, words: tuple[str, ...], 
     assert "x9y8" not in told.stderr
     assert told.stdout == ""
     assert not Path("made").exists()
+
+
+def test_a_variable_that_no_manifest_can_name_is_refused(shop: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("REKAPPA__OWNER OF", "x9y8")
+    told = call(*IMAGE)
+    assert told.exit_code == 2
+    assert "REKAPPA__OWNER OF" in told.stderr
+    assert "x9y8" not in told.output
 
 
 def test_it_is_written_where_told_and_not_in_a_dry_run(shop: Path) -> None:

@@ -26,6 +26,7 @@ from pyspark.sql.types import (
 )
 
 from rekappa.sources.payloads.columns import struct_array
+from rekappa.sources.payloads.registry import RegistryPlace
 from rekappa.sources.payloads.wire import Undecodable
 
 PAYLOAD = StructType(
@@ -37,6 +38,7 @@ PAYLOAD = StructType(
     ]
 )
 AT = datetime(2026, 11, 1, tzinfo=UTC)
+NOWHERE = RegistryPlace("http://nobody-asks-it")
 
 
 @dataclass(frozen=True)
@@ -44,6 +46,7 @@ class Numbered:
     """Payloads by their number, the only byte of a message."""
 
     events: tuple[Mapping[str, Any] | None, ...]
+    place: RegistryPlace = NOWHERE
 
     def values(self, message: bytes, payload: StructType) -> Mapping[str, Any]:
         found = self.events[message[0]]

@@ -24,6 +24,7 @@ from rekappa.spark.releases import check_versions
 from rekappa.spark.sharing import require_shared, without
 from rekappa.storage.hadoop import HadoopFiles
 from rekappa.storage.location import Location
+from rekappa.tokens import bucket
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -156,19 +157,36 @@ def test_pages_without_rows_in_the_bounds_are_not_read(spark: SparkSession, tmp_
 
 
 def test_a_java_function_of_ours_is_called_for_every_row(spark: SparkSession) -> None:
-    source = """
-        package rekappa;
-        public final class Canary implements org.apache.spark.sql.api.java.UDF0<Boolean> {
-            private final int every;
-            private transient int seen;
-            public Canary(int every) { this.every = every; }
-            public Boolean call() { this.seen = this.seen + 1; return Boolean.valueOf(this.seen % this.every == 0); }
-        }"""
-    for every in (2, 5):
-        made = private.compiled(spark, "rekappa.Canary", source)
-        condition = private.always_called(spark, made(every), "canary")
-        kept = private.cloned(spark).range(0, 100, 1, 2).where(condition)
-        assert kept.count() == 100 // every
+    """It asks a bucket for each row, and lets it pass; where no bucket is, no row passes."""
+    found = bucket("127.0.0.1", "canary", 1e9)
+    made = private.constructor(spark, "rekappa.Turnstile")
+    for port, secret in ((found.port, found.secret), (1, b"nobody listens")):
+        function = made(found.host, port, secret, found.number, 1)
+        rows = private.cloned(spark).range(0, 100, 1, 2).where(private.always_called(spark, function, "canary"))
+        if port == found.port:
+            assert rows.count() == 100
+        else:
+            with pytest.raises(Exception, match="rate limiter"):
+                rows.count()
+
+
+def test_no_process_is_started_for_a_file(spark: SparkSession, tmp_path: Path) -> None:
+    """Hadoop's own local file system would run `chmod` and `readlink`: both interfaces to it are ours."""
+    jvm: Any = spark._jvm
+    hadoop = spark._jsparkSession.sessionState().newHadoopConf()
+    where = jvm.org.apache.hadoop.fs.Path(f"file://{tmp_path}/made")
+    files = where.getFileSystem(hadoop)
+    assert files.getClass().getName() == "rekappa.LocalFiles"
+    context = jvm.org.apache.hadoop.fs.FileContext.getFileContext(where.toUri(), hadoop)
+    assert context.getDefaultFileSystem().getClass().getName() == "rekappa.LocalFiles$Context"
+    private_only = jvm.org.apache.hadoop.fs.permission.FsPermission("700")
+    files.mkdirs(where, private_only)
+    assert tmp_path.joinpath("made").stat().st_mode & 0o777 == 0o700
+    tmp_path.joinpath("link").symlink_to(tmp_path / "made")
+    assert context.getFileLinkStatus(jvm.org.apache.hadoop.fs.Path(f"{tmp_path}/link")).isSymlink()
+    plainly = spark.sparkContext._gateway.new_array(getattr(jvm.org.apache.hadoop.fs, "Options$Rename"), 0)  # type: ignore[union-attr]
+    context.rename(where, jvm.org.apache.hadoop.fs.Path(f"{tmp_path}/moved"), plainly)
+    assert tmp_path.joinpath("moved").is_dir()
 
 
 def test_a_stream_as_a_batch_query_over_other_leaves(spark: SparkSession) -> None:

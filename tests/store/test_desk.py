@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
-from sqlalchemy import inspect, text, update
+from sqlalchemy import insert, inspect, text, update
 
 from rekappa.errors import RunError
 from rekappa.store.address import Address
@@ -17,7 +17,7 @@ from rekappa.store.leases import run_lease
 from rekappa.store.people import UserRole
 from rekappa.store.record import Kind, Run, State
 from rekappa.store.runs import RunStore
-from rekappa.store.tables import SESSIONS
+from rekappa.store.tables import AUDIT, SESSIONS
 from rekappa.store.task import Task, TaskState, new_task_id
 
 _NEW = ("tasks", "audit", "users", "sessions", "overrides", "samples")
@@ -111,6 +111,18 @@ def test_overrides_and_the_audit_trail(desk: Desk) -> None:
     ]  # fmt: skip
     assert desk.deeds(run="backfill_1")[0].details == {"sinks": ["plays"]}
     assert desk.deeds(app="nope") == []
+
+
+def test_the_audit_trail_remembers_two_years(desk: Desk, database: Database) -> None:
+    now = datetime.now(UTC)
+    with database.changing() as db:
+        row = {"who": "ann", "face": "shell", "what": "publish", "details": {}}
+        for days in (731, 729):
+            db.execute(insert(AUDIT).values(at=now - timedelta(days=days), **row))
+    assert len(desk.deeds()) == 2
+    desk.tell("bob", "shell", "undo")
+    assert [one.who for one in desk.deeds()] == ["bob", "ann"]
+    assert (now - desk.deeds()[-1].at).days == 729
 
 
 def test_a_run_s_progress_is_sampled_and_goes_with_it(address: Address) -> None:

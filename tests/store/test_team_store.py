@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import secrets
 import signal
 import subprocess
@@ -21,12 +22,15 @@ from servers.postgres import PostgresServer
 from servers.proxy import Proxy
 from sqlalchemy import inspect, text
 from sqlalchemy.engine import URL
+from sqlalchemy.schema import DropSchema
 
 from rekappa.cli.main import main
 from rekappa.errors import ConfigError, RunError, StoreError
 from rekappa.home import Home
 from rekappa.store.address import Address
 from rekappa.store.claim import Claim
+from rekappa.store.database import Database
+from rekappa.store.desk import Desk
 from rekappa.store.dialects import dialect_of
 from rekappa.store.kept import folder_of, keep_code, kept_files
 from rekappa.store.record import Batch, Kind, Run, Standing, Start, State, Wish
@@ -128,6 +132,66 @@ def test_what_the_server_does_not_know_is_refused(postgres_store: str, monkeypat
     answer = CliRunner().invoke(main, ["runs"])
     assert answer.exit_code == 2
     assert 'invalid connection option "nosuch"' in " ".join(answer.output.split())
+
+
+@pytest.mark.parametrize("name", ['we"ird', "it's", "50% off", "A.b:c;", "größe", "select", "x" * 63])
+def test_a_schema_of_any_name_works(postgres_url: str, name: str) -> None:
+    """Made, found again, and used in every way that names tables: in expressions, and in the SQL of old versions."""
+    told = f"{postgres_url}?schema={quote(name)}"
+    address = Address.parse(told)
+    assert address.schema == name
+    try:
+        RunStore(address).create(Run("live_1", "rmi", Kind.LIVE, "f"))
+        with RunStore(Address.parse(told)).claim(["a"], "b") as claim:
+            claim.begin("live_1")
+        Desk(Database(address)).tell("ann", "shell", "publish")
+        assert [run.id for run in RunStore(address).runs()] == ["live_1"]
+        with dialect_of(address).engine.begin() as db:
+            dialect_of(address).alone(db)
+            assert db.execute(text("SELECT count(*) FROM audit")).scalar_one() == 1, "the search path is this schema"
+    finally:
+        with dialect_of(address).engine.begin() as db:
+            db.execute(DropSchema(name, cascade=True, if_exists=True))
+        dialect_of(address).engine.dispose()
+
+
+@pytest.mark.parametrize("name", ["a[b]", "pg_mine", "x" * 64, "ö" * 32, "a%0Ab"])
+def test_a_schema_that_cannot_be_is_refused(name: str) -> None:
+    with pytest.raises(ConfigError, match="can't be the name of a schema"):
+        Address.parse(f"postgresql://h/d?schema={name}")
+
+
+def test_the_rights_that_the_page_names_are_enough(postgres_store: str) -> None:
+    """Tables that one user made, used by another with no more than docs/store.md grants."""
+    address = Address.parse(postgres_store)
+    name = f"ann_{secrets.token_hex(4)}"
+    RunStore(address).create(Run("live_1", "rmi", Kind.LIVE, "f"))
+    page = (Path(__file__).parents[2] / "docs" / "store.md").read_text()
+    grants = re.findall(r"^GRANT .*;$", page, re.MULTILINE)
+    assert len(grants) == 3
+    engine = dialect_of(address).engine
+    with engine.begin() as db:
+        db.execute(text(f"CREATE ROLE {name} LOGIN PASSWORD 'writes'"))
+        for one in grants:
+            db.execute(
+                text(one.replace("SCHEMA rekappa", f'SCHEMA "{address.schema}"').replace("TO ann", f"TO {name}"))
+            )
+    told = address.url.set(username=name, password="writes").render_as_string(hide_password=False)
+    theirs = Address.parse(f"{told}?schema={quote(address.schema or '')}")
+    try:
+        store = RunStore(theirs)
+        store.create(Run("live_2", "rmi", Kind.LIVE, "f"))
+        with store.claim(["live rmi"], "run") as claim:
+            claim.begin("live_2")
+            claim.end(State.STOPPED)
+        Desk(Database(theirs)).tell("ann", "shell", "clean")
+        store.forget(["live_1"])
+        assert [run.id for run in RunStore(address).runs()] == ["live_2"]
+    finally:
+        dialect_of(theirs).engine.dispose()
+        with engine.begin() as db:
+            db.execute(text(f"DROP OWNED BY {name}"))
+            db.execute(text(f"DROP ROLE {name}"))
 
 
 def test_a_user_without_the_right_is_told_so(postgres_store: str) -> None:

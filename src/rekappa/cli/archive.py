@@ -21,6 +21,15 @@ def _duration(ctx: click.Context, parameter: click.Parameter, value: str) -> tim
         raise click.BadParameter(str(error)) from None
 
 
+def _age(ctx: click.Context, parameter: click.Parameter, value: str) -> timedelta:
+    age = _duration(ctx, parameter, value)
+    if age <= timedelta():
+        raise click.BadParameter(
+            f"{value} would drop every hour that has ended, the last one among them: say how much is to stay, like 90d"
+        )
+    return age
+
+
 source_option = click.option("--source", metavar="NAME", help="Only this source.")
 
 
@@ -194,7 +203,7 @@ def compact(
 @archive.command()
 @click.argument("app")
 @source_option
-@click.option("--older-than", required=True, callback=_duration, help="Drop hours that ended longer ago, like 90d.")
+@click.option("--older-than", required=True, callback=_age, help="Drop hours that ended longer ago, like 90d.")
 @yes_option
 @set_option
 @json_option

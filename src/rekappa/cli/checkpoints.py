@@ -101,7 +101,8 @@ def _verdict(one: KnownPoint) -> str:
 def savepoint() -> None:
     """Keep a point of APP's live job under a name, whatever Spark purges later; list them; drop them.
 
-    A live run takes one by itself every hour and keeps it for three days.
+    A live run takes one by itself every quarter of an hour, if anything came. Those of the last six hours stay, of
+    older ones one an hour, and none longer than three days. One that you named stays until you drop it.
     """
 
 

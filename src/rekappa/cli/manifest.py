@@ -15,6 +15,9 @@ from rekappa.errors import ConfigError
 if TYPE_CHECKING:
     from rekappa.deploy.order import Manifest, Order
 
+MOST_USER = 2**31 - 1
+"""Kubernetes takes no higher number."""
+
 
 @click.command()
 @app_argument
@@ -106,8 +109,10 @@ def _kubernetes(
             "Cannot write a manifest for Kubernetes without --image",
             hint="It holds rekappa, the app's folder and its packages; docs/deploy.md shows how to build one.",
         )
-    if user is not None and (not user.isdecimal() or int(user) == 0):
-        raise ConfigError(f"Cannot use --user {user!r}: in a pod it is a number, and not 0")
+    if user is not None and not (user.isascii() and user.isdecimal() and 0 < int(user) <= MOST_USER):
+        raise ConfigError(
+            f"Cannot use --user {user!r}: in a pod it is a number from 1 to {MOST_USER}", hint="For example --user 1000"
+        )
     place = Place(image, namespace or "default", 185 if user is None else int(user), storage or "10Gi")
     return kubernetes(order, place)
 

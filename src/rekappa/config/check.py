@@ -19,13 +19,15 @@ from rekappa.config.model import (
     IcebergSink,
     KafkaCandidate,
     KafkaSink,
+    OpenSearchSink,
     Sink,
 )
 from rekappa.config.origin import Origin, Path, dotted
 from rekappa.config.overrides import nearest
-from rekappa.config.places import BROKERS, MASTERS, wrong_brokers, wrong_master
+from rekappa.config.places import BROKERS, MASTERS, holds_login, wrong_brokers, wrong_master
 from rekappa.config.problems import Problem, place
 from rekappa.config.schema import column_type, payload_columns
+from rekappa.config.sizes import LEAST_HEAP, mebibytes
 from rekappa.config.targets import target_of
 from rekappa.errors import ConfigError, ValidationError
 from rekappa.expect import parse_expectation
@@ -43,7 +45,6 @@ _PARTITION = re.compile(
     re.IGNORECASE,
 )
 """What Spark and Iceberg understand in PARTITIONED BY."""
-_SIZE = re.compile(r"[1-9][0-9]*\s*([kmgtp]i?b?|b)?", re.IGNORECASE)
 _SIZES = {f"spark.{role}.{kind}" for role in ("driver", "executor") for kind in ("memory", "memoryOverhead")}
 _COUNTS = {"spark.driver.cores", "spark.executor.cores", "spark.executor.instances", "spark.sql.shuffle.partitions"}
 _REPLACED = ("iceberg", "hive", "postgres", "cassandra", "opensearch")
@@ -213,8 +214,12 @@ def _profiles(config: AppConfig) -> Iterator[Finding]:
                     "holds a secret, and Java's options stand in the list of processes for all to see",
                     "Put it into a file that Java reads: JDK_JAVA_OPTIONS=@FILE, with the option in FILE.",
                 )
-            if key in _SIZES and not isinstance(value, SecretStr) and not _SIZE.fullmatch(str(value)):
-                yield ("profiles", name, "spark", key), f"is {value!r}, which is no size", "Write it like 4g or 512m."
+            if key in _SIZES and not isinstance(value, SecretStr):
+                size, like = mebibytes(str(value)), "Write it like 4g or 512m."
+                if size is None:
+                    yield ("profiles", name, "spark", key), f"is {value!r}, which is no size", like
+                elif size < LEAST_HEAP and key.endswith("memory"):
+                    yield ("profiles", name, "spark", key), f"is {value!r}, with which Spark does not start", like
             if key in _COUNTS and not isinstance(value, SecretStr) and not re.fullmatch("[1-9][0-9]*", str(value)):
                 yield ("profiles", name, "spark", key), f"is {value!r}, which is no number above 0", None
             if not key.startswith("spark."):
@@ -290,13 +295,32 @@ def _shared(config: AppConfig) -> Iterator[Finding]:
 
 
 def _places(config: AppConfig) -> Iterator[Finding]:
-    """Brokers and masters that can't be any."""
+    """Brokers and masters that can't be any, and addresses with a login in them."""
     for name, cluster in config.clusters.items():
         if wrong := wrong_brokers(cluster.bootstrap):
             yield ("clusters", name, "bootstrap"), wrong, BROKERS
     for name in type(config.profiles).model_fields:
         if wrong := wrong_master(getattr(config.profiles, name).master):
             yield ("profiles", name, "master"), wrong, MASTERS
+    for path, address, where in _addresses(config):
+        if address and holds_login(address):
+            yield path, "holds a login or a secret, and others write this address to their logs as it is", where
+
+
+def _addresses(config: AppConfig) -> Iterator[tuple[Path, str | None, str]]:
+    """Where each address stands, and where its login belongs."""
+    catalog = (
+        "Put it into the catalog's options: token or credential for rest, jdbc.user and jdbc.password for jdbc, each "
+        "as ${NAME}."
+    )
+    for name, one in config.catalogs.items():
+        yield ("catalogs", name, "uri"), one.uri, catalog
+        yield ("catalogs", name, "warehouse"), one.warehouse, catalog
+    for name, registry in config.registries.items():
+        yield ("registries", name, "url"), registry.url, "Put it into options: basic.auth.user.info: ${NAME}"
+    for path, sink in _candidates(config):
+        if isinstance(sink, OpenSearchSink):
+            yield (*path, "url"), sink.url, "Put it into user and password: ${NAME}"
 
 
 def _time_zones(config: AppConfig) -> Iterator[Finding]:

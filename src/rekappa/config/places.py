@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from rekappa.masking import hidden
+
 UNSET = "-is-not-set"
 """Ends what stands for a variable that is only named, as in a manifest: what it will hold can't be checked."""
 STACK = "stack"
@@ -12,6 +14,7 @@ _LOCAL = re.compile(
     r"local(?:\[(?:\*|[1-9][0-9]*)(?:\s*,\s*[1-9][0-9]*)?\])?|local-cluster\[[0-9]+\s*,\s*[0-9]+\s*,\s*[0-9]+\]"
 )
 _CLUSTER = re.compile(r"k8s://(?:https?://)?(?:\[[0-9A-Fa-f:]+\]|[A-Za-z0-9._-]+)(?::(?P<port>[0-9]+))?(?:/\S*)?")
+_USER = re.compile(r"://[^/?#\s]*@")
 MASTERS = "Write it like local[*], local[4], spark://host:7077, yarn or k8s://https://host:443."
 BROKERS = f"Write it like kafka-1:9092,kafka-2:9092, or {STACK} for the broker of `rekappa up`."
 
@@ -45,6 +48,11 @@ def wrong_master(text: str) -> str | None:
     return (
         f"is {text!r}, whose port is not between 1 and 65535" if found["port"] and not _is_port(found["port"]) else None
     )
+
+
+def holds_login(address: str) -> bool:
+    """Whether a login, or another secret, stands inside an address."""
+    return _USER.search(address) is not None or hidden(address) != address
 
 
 def _is_port(digits: str) -> bool:

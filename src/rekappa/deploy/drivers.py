@@ -13,6 +13,7 @@ from rekappa.archive.tables import routes
 from rekappa.config.fields import Option
 from rekappa.config.load import Loaded
 from rekappa.config.model import Profile
+from rekappa.config.sizes import mebibytes
 from rekappa.errors import ArchiveError, ConfigError
 
 GRACE = timedelta(minutes=5)
@@ -21,8 +22,6 @@ MEMORY = "2g"
 """The driver's heap in a container, where the machine's own memory says nothing."""
 CORES = 2
 """What `local[*]` is given in a container."""
-_MEMORY = re.compile(r"(\d+)\s*([kmgt]?)i?b?\Z", re.IGNORECASE)
-_MEBIBYTES = {"k": 1 / 1024, "m": 1, "": 1, "g": 1024, "t": 1024 * 1024}
 _LOCAL = re.compile(r"local(?:\[(\*|\d+)(?:,\s*\d+)?\])?\Z")
 
 
@@ -77,18 +76,9 @@ class Driver:
     @property
     def mebibytes(self) -> int:
         """What the process needs in all: the heap, and beside it Python, state and buffers as Spark reckons them."""
-        heap = self._mebibytes("spark.driver.memory", self.heap)
-        beside = self.setting("spark.driver.memoryOverhead")
-        return heap + (self._mebibytes("spark.driver.memoryOverhead", beside) if beside else max(384, ceil(heap * 0.4)))
-
-    def _mebibytes(self, key: str, text: str) -> int:
-        found = _MEMORY.match(text.strip())
-        if found is None:
-            raise ConfigError(
-                f"Cannot use profiles.{self.profile_name}.{key}: {text!r} is no amount of memory",
-                hint="Write it like 4g or 512m.",
-            )
-        return max(1, ceil(int(found[1]) * _MEBIBYTES[found[2].lower()]))
+        heap, beside = mebibytes(self.heap), mebibytes(self.setting("spark.driver.memoryOverhead") or "")
+        assert heap is not None, "sizes are checked when the configuration is read"
+        return heap + (max(384, ceil(heap * 0.4)) if beside is None else beside)
 
     def _number(self, key: str, otherwise: str) -> str:
         text = self.setting(key) or otherwise

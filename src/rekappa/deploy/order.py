@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from rekappa.config.document import Variable, variables
 from rekappa.config.load import Loaded, load, locate, shorter, text_of
@@ -70,11 +70,32 @@ def make_order(
     named = variables(text_of(file), shorter(file))
     unset = {one.name: f"{one.name}{UNSET}" for one in named if not one.optional and one.name not in here}
     loaded = load(file, overrides=overrides, environ={**here, **unset})
-    above = [Variable(one, False) for one in sorted(here) if one.upper().startswith(PREFIX)]
+    above = [Variable(_key(one), False) for one in sorted(here) if one.upper().startswith(PREFIX)]
     asked = [Variable(_name(one), False) for one in secrets]
     needed = {one.name: one for one in [*named, *above, *asked] if one.name not in GIVEN}
     chosen = label(loaded.config.app) if name is None else require_label(name, "--name", LONGEST)
+    if folder is not None:
+        _require_whole(folder)
     return Order(loaded, chosen, folder, drivers(loaded), tuple(needed.values()), console)
+
+
+def _key(name: str) -> str:
+    """The name of a variable that is set here; refuses one that no manifest can write."""
+    if not _NAME.match(name):
+        raise ConfigError(
+            f"Cannot write a manifest with the variable {name!r}: the name of a variable has letters, digits and _",
+            hint="Say it by --set, or in rekappa.yaml, and unset the variable.",
+        )
+    return name
+
+
+def _require_whole(folder: str) -> None:
+    """Refuse what names another folder there, or none: a part of a path, a way up, a line's end."""
+    path = PurePosixPath(folder)
+    if not path.is_absolute() or ".." in path.parts or not folder.isprintable():
+        raise ConfigError(
+            f"Cannot use --folder {folder!r}: it must be a whole path, without ..", hint="For example --folder /srv/APP"
+        )
 
 
 def _name(text: str) -> str:

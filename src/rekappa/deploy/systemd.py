@@ -56,8 +56,6 @@ def systemd(order: Order, machine: Machine) -> Manifest:
     if not PurePosixPath(machine.program).is_absolute():
         raise ConfigError(f"Cannot use --program {machine.program!r}: systemd takes only a whole path")
     folder = order.folder or str(order.loaded.folder)
-    if not PurePosixPath(folder).is_absolute():
-        raise ConfigError(f"Cannot use --folder {folder!r}: systemd takes only a whole path")
     require_deployable(order, "systemd")
     if folder.startswith(("/tmp/", "/var/tmp/")):
         raise ConfigError(

@@ -6,12 +6,12 @@ import os
 import re
 import subprocess
 from collections.abc import Sequence
-from importlib.util import find_spec
 from pathlib import Path
 from xml.etree import ElementTree
 
 from rekappa.errors import SetupError
 from rekappa.jvm.java import java
+from rekappa.jvm.pyspark_jars import pyspark_jars
 
 TYPES = ("jar", "bundle")
 _PATTERN = "[conf]/[artifact]-[revision](-[classifier]).[ext]"
@@ -42,19 +42,10 @@ def cause_in(output: str) -> str | None:
     return found[1] if found else None
 
 
-def _ivy_jar() -> Path:
-    found = find_spec("pyspark")
-    folder = Path(found.origin).parent / "jars" if found and found.origin else None
-    jars = sorted(folder.glob("ivy-*.jar")) if folder else []
-    if not jars:
-        raise SetupError("Cannot find Apache Ivy: PySpark's jars are not installed", hint="pip install pyspark")
-    return jars[-1]
-
-
 def retrieve(ivy_file: Path, confs: Sequence[str], into: Path, ivy_cache: Path, types: Sequence[str] = TYPES) -> None:
     """Resolve and copy every artifact to `into/<conf>/`. `REKAPPA_IVY_SETTINGS` may name an ivysettings.xml,
     for a machine whose artifacts come from a mirror. Refuses with what was missing."""
-    command: list[str | Path] = [java(), *_PATIENCE, "-cp", _ivy_jar(), "org.apache.ivy.Main"]
+    command: list[str | Path] = [java(), *_PATIENCE, "-cp", pyspark_jars("ivy-*")[-1], "org.apache.ivy.Main"]
     settings = os.environ.get("REKAPPA_IVY_SETTINGS")
     command += ["-settings", settings] if settings else []
     command += ["-ivy", ivy_file, "-cache", ivy_cache, "-confs", *confs, "-types", *types]

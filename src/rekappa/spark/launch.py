@@ -6,15 +6,25 @@ import logging
 import os
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 from rekappa.home import Home
+from rekappa.spark.classes import sharing
 from rekappa.spark.logs import drop_old_logs
 from rekappa.store.host import this_host
 
 JAVA_OPTIONS = "spark.driver.extraJavaOptions"
+_KEEPING = "-XX:ArchiveClassesAtExit"
+"""With this the JVM makes an archive of classes, and can't use one."""
+_CLASS_PATH = "SPARK_DIST_CLASSPATH"
+"""Spark's launcher puts it behind Spark's own jars."""
+LOCAL_FILES = {
+    "spark.hadoop.fs.file.impl": "rekappa.LocalFiles",
+    "spark.hadoop.fs.AbstractFileSystem.file.impl": "rekappa.LocalFiles$Context",
+}
+"""Hadoop's own starts a process for each file that it makes or renames: nearly half the work of a small micro-batch."""
 _LOG_CONFIG = Path(__file__).with_name("log4j2.properties")
 
 
@@ -42,10 +52,12 @@ def _not_by_py4j(record: logging.LogRecord) -> bool:
 
 
 @contextmanager
-def launching(settings: Mapping[str, str], home: Home) -> Iterator[None]:
-    """Let the JVM that starts inside take these settings from a file that only it and this process can see.
+def launching(settings: Mapping[str, str], home: Home, class_path: Sequence[Path] = ()) -> Iterator[None]:
+    """Let the JVM that starts inside take these settings from a file that only it and this process can see, and have
+    these jars behind Spark's own on its class path.
 
-    PySpark would write them on the command line, where every user of the machine can read passwords.
+    PySpark would write the settings on the command line, where every user of the machine can read passwords. Jars given
+    as `spark.jars` would be copied, and their classes loaded one by one at every start.
     """
     home.made().logs.mkdir(exist_ok=True)
     drop_old_logs(home.logs)
@@ -56,18 +68,32 @@ def launching(settings: Mapping[str, str], home: Home) -> Iterator[None]:
     logging.getLogger("py4j").propagate = False
     logging.getLogger().addFilter(_not_by_py4j)
     log_options = f'-Dlog4j2.configurationFile={_LOG_CONFIG.as_uri()} "-Drekappa.log={spark_log(home)}"'
-    given = {**settings, JAVA_OPTIONS: f"{settings.get(JAVA_OPTIONS, '')} {log_options}".strip()}
+    options = (
+        settings.get(JAVA_OPTIONS, ""),
+        log_options,
+        "" if _KEEPING in settings.get(JAVA_OPTIONS, "") else sharing(),
+    )
+    given = {**settings, JAVA_OPTIONS: " ".join(one for one in options if one)}
     text = "".join(f"{_escaped(key)}={_escaped(value)}\n" for key, value in given.items())
-    before = os.environ.get("PYSPARK_SUBMIT_ARGS")
-    with _passed_on(text) as name:
-        os.environ["PYSPARK_SUBMIT_ARGS"] = f"--properties-file {name} pyspark-shell"
-        try:
-            with _outputs_into(spark_log(home)):
-                yield
-        finally:
-            os.environ.pop("PYSPARK_SUBMIT_ARGS")
-            if before is not None:
-                os.environ["PYSPARK_SUBMIT_ARGS"] = before
+    path = [*map(str, class_path), *filter(None, [os.environ.get(_CLASS_PATH)])]
+    with _passed_on(text) as name, _outputs_into(spark_log(home)):
+        submit = {"PYSPARK_SUBMIT_ARGS": f"--properties-file {name} pyspark-shell"}
+        with _environment(submit | ({_CLASS_PATH: os.pathsep.join(path)} if path else {})):
+            yield
+
+
+@contextmanager
+def _environment(values: Mapping[str, str]) -> Iterator[None]:
+    """Set these variables inside the `with`."""
+    before = {name: os.environ.get(name) for name in values}
+    os.environ.update(values)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            os.environ.pop(name)
+            if value is not None:
+                os.environ[name] = value
 
 
 @contextmanager

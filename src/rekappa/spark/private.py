@@ -10,10 +10,11 @@ import re
 import threading
 import time
 import traceback
-import zipfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from rekappa.jvm.compiled import compiled
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, Observation, SparkSession
@@ -343,31 +344,23 @@ _RUNS_JAVA = re.compile(r"'(?:`?\w+`?\.)*`?((?:java_method|reflect|try_reflect))
 """Functions that call any method of any Java class, as Spark writes calls that are not resolved yet."""
 
 
-_compiling = threading.Lock()
+_adding = threading.Lock()
 
 
-def compiled(spark: SparkSession, name: str, source: str) -> Callable[..., Any]:
-    """The constructor of a Java class of ours, which the driver and all tasks know from then on. Compiled once for each
-    Spark context, by the compiler that Spark has for the code that it generates."""
+def constructor(spark: SparkSession, name: str) -> Callable[..., Any]:
+    """That of a Java class of ours. A session that was not started by us, or has tasks on other machines, is given the
+    jar when it is first asked for."""
     from py4j.protocol import Py4JJavaError
 
     jvm: Any = spark._jvm
     gateway: Any = spark.sparkContext._gateway
     session: Any = spark._jsparkSession
     loader = session.sharedState().jarClassLoader()
-    with _compiling:
+    with _adding:
         try:
             found = loader.loadClass(name)
         except Py4JJavaError:
-            compiler = jvm.org.codehaus.janino.SimpleCompiler()
-            compiler.setParentClassLoader(loader)
-            compiler.cook(source)
-            classes = compiler.getBytecodes()
-            jar = Path(str(spark.sparkContext._temp_dir), f"{name}.jar")
-            with zipfile.ZipFile(jar, "w") as packed:
-                for one in classes:
-                    packed.writestr(f"{one.replace('.', '/')}.class", bytes(classes[one]))
-            spark.sql(f"ADD JAR '{jar}'")
+            spark.sql(f"ADD JAR '{compiled()}'")
             found = loader.loadClass(name)
 
     def make(*arguments: Any) -> Any:

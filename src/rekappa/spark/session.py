@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING
 from rekappa.config.fields import Option
 from rekappa.config.model import AppConfig, Catalog
 from rekappa.home import Home, local_uri
+from rekappa.jvm.compiled import compiled
 from rekappa.jvm.java import use_java
 from rekappa.masking import NAMES
 from rekappa.spark.failures import told
-from rekappa.spark.launch import launching, local_defaults, spark_log
+from rekappa.spark.launch import LOCAL_FILES, launching, local_defaults, spark_log
 from rekappa.spark.private import log_lost_connection
 from rekappa.spark.releases import check_versions
 from rekappa.spark.sharing import require_shared
-from rekappa.spark.shipping import is_local, jar_list, python_settings, ship_package
+from rekappa.spark.shipping import extra_jars, is_local, jar_settings, python_settings, ship_package
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -110,8 +111,12 @@ def open_session(config: AppConfig, profile: str, home: Home, **overrides: str) 
         for key, value in settings.items():
             builder = builder.config(key, value)
         return builder.getOrCreate()
-    settings["spark.jars"] = jar_list(config, home)
-    with told("start Spark", f"Its log is {spark_log(home)}."), launching(settings, home):
+    path = [compiled(), *extra_jars(config, home)]
+    if is_local(chosen.master):
+        settings = {**LOCAL_FILES, **settings}
+    else:
+        settings, path = settings | jar_settings(path, settings.get("spark.jars", "")), []
+    with told("start Spark", f"Its log is {spark_log(home)}."), launching(settings, home, path):
         session = builder.getOrCreate()
     check_versions(session)
     log_lost_connection(session, spark_log(home))

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 ENVIRONMENT = "environment"
 """The folder that the archive is unpacked to, in an executor's working folder."""
 _ARCHIVES = "spark.archives"
+_JARS = "spark.jars"
 _ITS_TIME = (1980, 1, 1, 0, 0, 0)
 
 
@@ -38,10 +39,14 @@ def is_local(master: str) -> bool:
     return master.startswith("local")
 
 
-def jar_list(config: AppConfig, home: Home) -> str:
-    """The jars beside Spark's own: those that everybody needs, and those of the stores that the app or its runs use."""
-    wanted = [*jars("spark"), *(jar for conf in sorted(_stores(config, home)) for jar in jars(conf))]
-    return ",".join(str(jar) for jar in wanted)
+def extra_jars(config: AppConfig, home: Home) -> list[Path]:
+    """The jars beside Spark's own: those that all need, then those of the stores that the app or its runs use."""
+    return [*jars("spark"), *(jar for conf in sorted(_stores(config, home)) for jar in jars(conf))]
+
+
+def jar_settings(extra: list[Path], given: str = "") -> dict[str, str]:
+    """Spark's setting to send them to the executors of a cluster; `given` are jars that the profile names."""
+    return {_JARS: ",".join(filter(None, (given, *map(str, extra))))}
 
 
 def _stores(config: AppConfig, home: Home) -> set[str]:

@@ -10,6 +10,7 @@ rekappa.yaml. `?schema=NAME` chooses PostgreSQL's schema; every other parameter 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +23,8 @@ from rekappa.home import Home
 
 VARIABLE = "REKAPPA_STORE"
 SCHEMA = "rekappa"
+_BRACKET = re.compile(r"[\[\]]")
+"""SQLAlchemy puts a schema's name in the place of another between such brackets."""
 _POSTGRES = ("postgresql", "postgres", "postgresql+psycopg")
 
 
@@ -55,6 +58,11 @@ class Address:
         schema = url.query.get("schema", SCHEMA)
         if not isinstance(schema, str) or not schema:
             raise ConfigError(f"Cannot use the run store of {told_by}: it names no schema, or several", hint=_LIKE)
+        if len(schema.encode()) > 63 or schema.startswith("pg_") or not schema.isprintable() or _BRACKET.search(schema):
+            raise ConfigError(
+                f"Cannot use the run store of {told_by}: {schema[:80]!r} can't be the name of a schema",
+                hint="PostgreSQL takes at most 63 bytes, and none that begins with pg_; no [ ] and control characters.",
+            )
         return cls(url.set(drivername="postgresql+psycopg").difference_update_query(["schema"]), schema)
 
     @classmethod

@@ -22,6 +22,9 @@ from rekappa.store.people import Deed, KeptOverride, Person, Session, UserRole
 from rekappa.store.tables import AUDIT, OVERRIDES, SESSIONS, TASKS, USERS
 from rekappa.store.task import Task, TaskState
 
+DEEDS_KEPT = timedelta(days=2 * 365)
+"""How long the audit trail remembers: longer than anything that it tells of can be undone."""
+
 
 class Desk:
     """The same database as the run store's."""
@@ -96,10 +99,12 @@ class Desk:
         return found
 
     def tell(self, who: str, face: str, what: str, app: str | None = None, run: str | None = None, **more: Any) -> None:
-        """Write down who does what, before it is done. `more` must hold no secret."""
+        """Write down who does what, before it is done, and let go of what is older than `DEEDS_KEPT`. `more` must hold
+        no secret."""
         with self._database.changing() as db:
-            row = {"who": who, "face": face, "what": what, "app": app, "run": run, "details": more}
-            db.execute(insert(AUDIT).values(at=clock(db), **row))
+            row, now = {"who": who, "face": face, "what": what, "app": app, "run": run, "details": more}, clock(db)
+            db.execute(delete(AUDIT).where(AUDIT.c.at < now - DEEDS_KEPT))
+            db.execute(insert(AUDIT).values(at=now, **row))
 
     def deeds(self, *, app: str | None = None, run: str | None = None, limit: int = 100) -> list[Deed]:
         """The audit trail, newest first."""

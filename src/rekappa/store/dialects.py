@@ -178,7 +178,8 @@ class PostgresDialect:
     def alone(self, db: Connection) -> None:
         db.execute(select(func.pg_advisory_xact_lock(func.hashtext(f"rekappa {self._schema}"))))
         # For the steps of `migrations`, whose SQL names tables without their schema.
-        db.execute(select(func.set_config("search_path", f'"{self._schema}"', True)))
+        quoted = self._schema.replace('"', '""')
+        db.execute(select(func.set_config("search_path", f'"{quoted}"', True)))
 
     def set_version(self, db: Connection, number: int) -> None:
         if self.version(db) == 0:

@@ -15,12 +15,15 @@ from pyspark.sql.pandas.types import to_arrow_type
 from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructField, StructType
 
 from rekappa.sources.payloads.fits import fits
-from rekappa.sources.payloads.registry import Kind, RegistryPlace, look_up
+from rekappa.sources.payloads.registry import Kind, RegistryPlace, forget_unknown, look_up
 from rekappa.sources.payloads.wire import Undecodable, unframed
 
 
 class Payload(Protocol):
-    """How a message of one format is read. Goes to the workers as it is."""
+    """How a message of one format is read, by the schemas of a registry. Goes to the workers as it is."""
+
+    @property
+    def place(self) -> RegistryPlace: ...
 
     def values(self, message: bytes, payload: StructType) -> Mapping[str, Any]:
         """Fields by name, as Python's values; raises `Undecodable`."""
@@ -29,17 +32,24 @@ class Payload(Protocol):
 def decoded(value: Column, reader: Payload, payload: StructType, corrupt: str) -> Column:
     """A struct of the payload's fields and `corrupt`, which says why nothing was decoded; null where it was."""
     shape = StructType([*payload.fields, StructField(corrupt, StringType())])
+    return _applied(by_block(reader, payload, corrupt), shape, value)
+
+
+def by_block(reader: Payload, payload: StructType, corrupt: str) -> Callable[[pa.Array], pa.Array]:
+    """What decodes a block of messages."""
 
     def decoded_by_registry(messages: pa.Array) -> pa.Array:
+        forget_unknown(reader.place)
         return struct_array(messages.to_pylist(), reader, payload, corrupt)
 
-    return _applied(decoded_by_registry, shape, value)
+    return decoded_by_registry
 
 
 def problems(value: Column, place: RegistryPlace, kind: Kind) -> Column:
     """Why a message has no schema of this kind; null where it has."""
 
     def schema_problem(messages: pa.Array) -> pa.Array:
+        forget_unknown(place)
         return pa.array([_problem(message, place, kind) for message in messages.to_pylist()], pa.string())
 
     return _applied(schema_problem, StringType(), value)

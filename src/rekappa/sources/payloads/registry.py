@@ -8,7 +8,6 @@ raised as `SourceError`, so that a query stops and goes on later instead of leav
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal
@@ -25,9 +24,6 @@ if TYPE_CHECKING:
 
 Kind = Literal["AVRO", "JSON", "PROTOBUF"]
 TIMEOUT_SECONDS = 10.0
-FORGET_SECONDS = 60.0
-"""How long an id that the registry did not know is not asked for again."""
-_MOST_UNKNOWN = 10_000
 _UNKNOWN_ID, _UNKNOWN_SUBJECT, _UNKNOWN_VERSION = 40403, 40401, 40402
 
 
@@ -88,6 +84,13 @@ def look_up(place: RegistryPlace, schema_id: int, kind: Kind) -> Schema:
     return schema
 
 
+def forget_unknown(place: RegistryPlace) -> None:
+    """Ask again for ids that the registry did not know. Called for each block of messages: they were in Kafka before
+    it is asked, so whichever of them was sent after its schema was registered finds it, and one id asks once a block.
+    """
+    _client(place).unknown.clear()
+
+
 def newest(place: RegistryPlace, subject: str) -> Schema:
     """The schema that a subject has now; refuses with `SourceError`."""
     return _client(place).version(subject, "latest")
@@ -114,21 +117,19 @@ class _Client:
     def __init__(self, place: RegistryPlace) -> None:
         self._place, self._session = place, _session(place)
         self._known: dict[int, Schema] = {}
-        self._unknown: dict[int, float] = {}
+        self.unknown: set[int] = set()
         self._versions: dict[tuple[str, int], Schema] = {}
 
     def by_id(self, schema_id: int) -> Schema:
         known = self._known.get(schema_id)
         if known is not None:
             return known
-        if time.monotonic() - self._unknown.get(schema_id, -FORGET_SECONDS) >= FORGET_SECONDS:
+        if schema_id not in self.unknown:
             found = self._asked(f"/schemas/ids/{schema_id}", (_UNKNOWN_ID,))
             if found is not None:
                 self._known[schema_id] = _read(schema_id, found)
                 return self._known[schema_id]
-            if len(self._unknown) >= _MOST_UNKNOWN:
-                self._unknown.clear()
-            self._unknown[schema_id] = time.monotonic()
+            self.unknown.add(schema_id)
         raise Undecodable(f"unknown schema id {schema_id}")
 
     def version(self, subject: str, version: int | Literal["latest"]) -> Schema:
