@@ -3,8 +3,8 @@
 Time is simulated: the router notes completeness once a minute, here one note after the other (REKAPPA_BENCH_NOTES of
 them; a week has 10,080); the idle live run looks for events a hundred times as often as it would, for
 REKAPPA_BENCH_IDLE seconds, and what it does every minute beside is done for each minute of a week; the busy sink's
-snapshots last as long as a hundred of its commits take (REKAPPA_BENCH_BATCHES of them). Files and bytes on disk are
-counted in quarters of the way.
+snapshots last as long as the first quarter of its commits took (REKAPPA_BENCH_BATCHES of them). Files and bytes on disk
+are counted in quarters of the way.
 """
 
 from __future__ import annotations
@@ -37,7 +37,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 NOTES = int(os.environ.get("REKAPPA_BENCH_NOTES", "10080"))
-BATCHES = int(os.environ.get("REKAPPA_BENCH_BATCHES", "400"))
+BATCHES = int(os.environ.get("REKAPPA_BENCH_BATCHES", "800"))
+WARM = 50
+"""Commits of the busy sink that are not counted: the first ones take longer."""
 IDLE_SECONDS = float(os.environ.get("REKAPPA_BENCH_IDLE", "40"))
 WEEK = 7 * 24 * 60
 """Its minutes."""
@@ -128,20 +130,31 @@ def _idle_router(spark: SparkSession, loaded: Loaded, home: Home) -> dict[str, d
 def _busy(spark: SparkSession, home: Home) -> dict[str, dict[str, int]]:
     """Metadata alone: data files are the result itself, and stay."""
     table = "lake.growth.busy"
-    sink = IcebergAppend("out", table, partition_by=(), pins=frozenset)
-    sink.prepare(spark, spark.range(1).schema)
+    sinks: list[IcebergAppend] = []
+
+    def start() -> None:
+        sinks.append(IcebergAppend("out", table, partition_by=(), pins=frozenset))
+        sinks[-1].prepare(spark, spark.range(1).schema)
 
     def write(number: int) -> None:
-        sink.write(spark.range(number, number + 1, 1, 1), BatchId("live_1", "out", number))
+        sinks[-1].write(spark.range(number, number + 1, 1, 1), BatchId("live_1", "out", number))
 
-    began = time.monotonic()
-    for number in range(20):
+    start()
+    for number in range(WARM):
         write(number)
-    age = 5 * (time.monotonic() - began)
-    spark.sql(f"ALTER TABLE {table} SET TBLPROPERTIES ('{AGE}' = '{int(age * 1000)}')")
-    upkeep.BETWEEN = timedelta(seconds=age / 10)
+    began = time.monotonic()
+
+    def step(number: int) -> None:
+        write(WARM + number)
+        if number + 1 == BATCHES // 4:
+            age = time.monotonic() - began
+            spark.sql(f"ALTER TABLE {table} SET TBLPROPERTIES ('{AGE}' = '{int(age * 1000)}')")
+            upkeep.BETWEEN = timedelta(seconds=age / 10)
+            # As a run that was started again: the first one would look for old snapshots an hour after its start.
+            start()
+
     kept = list(home.warehouse.glob("**/busy/metadata"))
-    return _quarters(lambda: kept, lambda at: write(20 + at), BATCHES)
+    return _quarters(lambda: kept, step, BATCHES)
 
 
 def _idle_live(loaded: Loaded, home: Home) -> tuple[dict[str, dict[str, int]], Run]:

@@ -15,10 +15,11 @@ from console.site_of import TOKEN, Site
 from rekappa.console.alerts import Bounds, Watcher, alerts
 from rekappa.console.metrics import Figures
 from rekappa.console.observed import Observation
-from rekappa.console.sight import SeenArchive, Sight, newest_of_each
+from rekappa.console.sight import SeenArchive, Sight
 from rekappa.store.leases import run_lease
 from rekappa.store.record import Kind, Run, State
 from rekappa.store.task import Task, TaskState
+from rekappa.tasks.standing import newest_of_each
 
 NOW = datetime(2026, 11, 1, 12, tzinfo=UTC)
 QUIET = Sight(NOW, archives=(SeenArchive("shop", "clicks", 0, 3, NOW - timedelta(minutes=1)),))

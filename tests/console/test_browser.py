@@ -12,12 +12,12 @@ import pytest
 from console.browser import HOW, browser, chromium
 from console.sample import DONE, LIVE, PLAN, TOKEN, sample_console, served
 from console.site_of import SCRIPT
-from console.test_changes import wait_until
+from console.waiting import wait_until
 from rekappa.store.desk import Desk
 from rekappa.store.leases import run_lease
 from rekappa.store.record import Kind, Run, State
 from rekappa.store.runs import RunStore
-from rekappa.tasks.start import tasks
+from rekappa.tasks.standing import tasks
 
 if TYPE_CHECKING:
     from playwright.sync_api import Dialog, Page
@@ -136,7 +136,7 @@ def test_script_in_data_does_not_run_and_the_policy_blocks_inline_code(told: tup
 EVERY_PAGE = [
     "/", "/apps/plays", "/apps/plays/backfill", "/apps/plays/archive", "/apps/plays/checkpoints", "/apps/plays/advise",
     "/runs", f"/runs/{DONE}", f"/runs/{DONE}/validation", f"/runs/{DONE}/publish", f"/runs/{DONE}/code", "/tasks",
-    f"/tasks/{PLAN}", "/audit",
+    f"/tasks/{PLAN}", "/audit", "/topics/rates",
 ]  # fmt: skip
 UNNAMED = """() => {
   const named = (one) => (one.labels && one.labels.length) || one.getAttribute("aria-label") || one.textContent.trim();
@@ -202,7 +202,7 @@ def test_a_change_needs_no_mouse(told: tuple[str, Home, Page]) -> None:
     page.keyboard.press("Tab")
     page.keyboard.press("Enter")
     page.get_by_role("button", name="Yes").wait_for()
-    assert page.evaluate("() => document.activeElement.textContent").startswith("Yes"), "the answer has the focus"
+    page.wait_for_function("() => document.activeElement.textContent.startsWith('Yes')")
     page.keyboard.press("Tab")
     page.keyboard.press("Enter")
     page.get_by_role("heading", name="Sources", exact=True).wait_for()
@@ -218,6 +218,20 @@ def test_pointing_at_a_chart_tells_its_values_in_the_reader_s_time(told: tuple[s
     told_there = page.locator(".readout:visible").inner_text()
     assert "2026-11-01 21:0" in told_there
     assert "plays" in told_there
+
+
+def test_a_verdict_s_charts_have_the_reader_s_times(told: tuple[str, Home, Page]) -> None:
+    address, _, page = told
+    page.goto(f"{address}/runs/{DONE}/validation")
+    chart = page.locator("svg.chart").first
+    marks = chart.locator("text.mark[data-at]")
+    assert marks.first.text_content() == "21:40", "12:40 UTC in Tokyo"
+    assert chart.locator("text.zone").text_content() == "your time"
+    days = [text for text in chart.locator("[data-shape='new day']").all_text_contents() if text]
+    assert days == ["2026-11-01"], "told once, where it begins"
+    bar = chart.locator("g[data-shape=bar] title").first.text_content() or ""
+    assert bar.startswith("2026-11-01 22:00:00 your time"), bar
+    assert "13:00:00 UTC" in bar
 
 
 def test_advice_leads_to_the_window_it_speaks_of(told: tuple[str, Home, Page]) -> None:
@@ -236,10 +250,13 @@ def test_the_apps_are_drawn_as_they_are_chained(told: tuple[str, Home, Page]) ->
     address, _, page = told
     page.goto(address)
     drawn = page.get_by_role("img", name="plays to rates by table lake.demo.plays")
-    assert drawn.locator("a").count() == 3
-    drawn.locator("a", has_text="rates").click()
+    assert drawn.locator("a").count() == 4, "three apps, and the topic between two of them"
+    drawn.locator("a[href='/topics/rates']").click()
+    page.get_by_role("heading", name="Topic rates", level=1).wait_for()
+    assert "up to batch 20" in page.inner_text("main")
+    page.get_by_role("link", name="rates", exact=True).first.click()
     page.get_by_role("heading", name="rates", level=1).wait_for()
-    assert page.get_by_role("link", name="board").count() == 1, "what it writes reaches the last one"
+    assert page.get_by_role("link", name="board", exact=True).count() == 1, "what it writes reaches the last one"
 
 
 def test_without_javascript_pages_work_but_do_not_move(told: tuple[str, Home, Page]) -> None:
@@ -279,3 +296,7 @@ def test_a_phone_scrolls_no_page_sideways(told: tuple[str, Home, Page], scheme: 
         page.goto(address + path)
         wide = page.evaluate("() => document.documentElement.scrollWidth - document.documentElement.clientWidth")
         assert wide <= 0, (path, wide)
+    page.goto(f"{address}/apps/plays/backfill")
+    page.wait_for_selector("#estimate table")
+    beyond = "cells => cells.filter(one => one.getBoundingClientRect().right > innerWidth).length"
+    assert page.locator("#estimate td").evaluate_all(beyond) == 0, "all that the window holds is in sight"

@@ -2,50 +2,27 @@
 
 from __future__ import annotations
 
+import html
 import json
-import os
-import signal
-import socket
-import sys
-import time
-from collections.abc import Callable
-from datetime import timedelta
-from pathlib import Path
+import re
 
 import pytest
 from click.testing import CliRunner
 
 from console.site_of import Site, a_backfill, form_key
 from console.test_pages import a_verdict
+from console.waiting import ended
 from rekappa.cli.main import main
 from rekappa.errors import PlanError, RunError
-from rekappa.home import Home
 from rekappa.operations.core import Core
 from rekappa.operations.points import RestartFrom, drop_change, rewind_change, savepoint_change
 from rekappa.operations.window import WindowForm
-from rekappa.stack.process import birth_of
-from rekappa.store.desk import Desk
 from rekappa.store.host import this_host
+from rekappa.store.leases import run_lease
 from rekappa.store.record import Kind, Run, State
 from rekappa.store.task import Task, TaskState
-from rekappa.tasks.files import answer, answer_file, cause, log_file
-from rekappa.tasks.keeper import Keeper
-from rekappa.tasks.pauses import Patience
-from rekappa.tasks.start import lost, revive, start_task, stop_task, task, tasks
-
-PATIENCE = 300
-
-
-def wait_until(condition: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while not condition():
-        assert time.monotonic() < deadline, f"gave up waiting until {what}"
-        time.sleep(0.05)
-
-
-def ended(home: Home, task_id: str) -> Task:
-    wait_until(lambda: not task(home, task_id).state.going, "the task has ended")
-    return task(home, task_id)
+from rekappa.tasks.files import answer, answer_file
+from rekappa.tasks.standing import tasks
 
 
 def test_a_change_asks_first_and_is_then_a_command(site: Site) -> None:
@@ -112,6 +89,62 @@ def test_publish_is_refused_until_its_effect_was_shown(site: Site) -> None:
     assert [one.id for one in tasks(site.home)] == ["task_1"]
 
 
+def test_what_is_known_to_be_refused_is_refused_before_it_is_asked(site: Site) -> None:
+    run, store = a_backfill(site), site.store
+    store.create(Run("live_1", "shop", Kind.LIVE, "f"))
+    host = this_host()
+    over = Task("t1", ("run", "shop"), "olga", "cli", "/", host.name, host.machine, state=TaskState.FAILED)
+    site.desk.add_task(over)
+    olga = site.logged_in("olga")
+    secret = {"start": "2026-11-01", "end": "2026-11-02", "settings": "spark.hadoop.fs.s3a.secret.key=hunter27"}
+    with store.claim([run_lease("live_1")], "run") as claim:
+        claim.begin("live_1")
+        for path, fields, told in (
+            (f"/runs/{run.id}/undo", {}, "it was not published"),
+            ("/tasks/t1/stop", {}, "it is failed"),
+            ("/apps/shop/bootstrap", {"since": "x"}, "neither a length of time nor a time"),
+            ("/apps/shop/bootstrap", {}, "neither a length of time nor a time"),
+            ("/apps/shop/savepoint", {"name": "../../x"}, "Cannot name a savepoint"),
+            ("/apps/shop/drop-savepoint", {"name": "../../x"}, "Cannot name a savepoint"),
+            ("/apps/shop/rewind", {"savepoint": "../../x"}, "Cannot name a savepoint"),
+            ("/apps/shop/rewind", {"to": "soon"}, "Cannot rewind to"),
+            ("/apps/shop/rewind", {"to": "3"}, "run live_1 is going"),
+            ("/apps/shop/backfill", secret, "could read its secret"),
+            ("/apps/shop/plan", secret, "could read its secret"),
+            ("/apps/shop/override", {"key": "sinks.totals.password", "value": "hunter27"}, "looks like a secret"),
+            ("/apps/shop/override", {"key": "sources.clicks.selected", "value": "nope"}, "nope"),
+        ):
+            answered = olga.post(path, data={"form_key": form_key(olga), **fields})
+            assert (answered.status_code, told in answered.text) == (409, True), (path, answered.text[-600:])
+            assert "Yes, " not in answered.text
+            assert "hunter27" not in answered.text
+    assert [one.id for one in tasks(site.home)] == ["t1"]
+
+
+def test_a_no_to_a_backfill_leads_back_to_what_was_typed(site: Site) -> None:
+    olga = site.logged_in("olga")
+    typed = {"start": "2026-11-01T13:00Z", "end": "2026-11-01T14:00Z", "mode": "ordered", "drain": "17 minutes",
+             "settings": "spark.sql.shuffle.partitions=8", "allow_incomplete": "yes"}  # fmt: skip
+    asked = olga.post("/apps/shop/backfill", data={"form_key": form_key(olga), **typed}).text
+    back = re.search(r'class="button" href="([^"]+)">No, go back', asked)
+    assert back is not None
+    assert "form_key" not in back[1]
+    page = olga.get(html.unescape(back[1])).text
+    assert all(f'value="{typed[name]}"' in page for name in ("start", "end", "drain"))
+    assert "<option selected>ordered" in page
+    assert ">spark.sql.shuffle.partitions=8</textarea>" in page
+    assert 'name="allow_incomplete" value="yes" checked' in page
+
+
+def test_a_publication_that_was_broken_off_can_be_undone(site: Site) -> None:
+    run = a_backfill(site)
+    site.store.update(run.id, publication={"state": "partly published", "at": "2026-11-01T00:00:00+00:00"})
+    olga = site.logged_in("olga")
+    assert "Undo</button>" in olga.get(f"/runs/{run.id}/publish").text
+    asked = olga.post(f"/runs/{run.id}/undo", data={"form_key": form_key(olga)}).text
+    assert f"rekappa undo {run.id} --yes --json" in asked
+
+
 def test_switching_a_source_is_kept_for_the_next_runs_of_both_faces(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -170,99 +203,3 @@ def test_every_way_to_restart_a_job_is_a_command_that_rekappa_takes(site: Site, 
     for wrong in (RestartFrom(), RestartFrom("7", nothing=True)):
         with pytest.raises(RunError, match="choose one point"):
             rewind_change(core, "shop", wrong)
-
-
-def test_pauses_grow_and_end() -> None:
-    patience = Patience(timedelta(seconds=1), timedelta(seconds=10), 6, timedelta(minutes=10))
-    short, restarts, waits = timedelta(seconds=1), 0, []
-    while (again := patience.pause(restarts, short)) is not None:
-        restarts = again[0]
-        waits.append(again[1].total_seconds())
-    assert waits == [1, 2, 4, 8, 10, 10]
-    assert patience.pause(6, timedelta(minutes=11)) == (1, timedelta(seconds=1)), "it had recovered in between"
-
-
-QUICK = Patience(timedelta(milliseconds=1), timedelta(milliseconds=1), 3)
-
-
-def a_task(home: Home, *words: str, kept: bool = True) -> Task:
-    host = this_host()
-    made = Task("task_1", words, "olga", "cli", str(home.root), host.name, host.machine, kept=kept)
-    home.made().logs.mkdir(exist_ok=True)
-    return Desk.open(home).add_task(made)
-
-
-def keep(home: Home, code: str, *, kept: bool = True) -> Task:
-    """Looked after in this process; the command is a few lines of Python."""
-    made = a_task(home, code, kept=kept)
-    Keeper(home, made, QUICK, (sys.executable, "-c")).keep()
-    return Desk.open(home).task(made.id)
-
-
-def test_a_kept_command_that_fails_is_started_again_and_then_marked_failed_with_its_cause(tmp_path: Path) -> None:
-    home = Home(tmp_path / ".rekappa")
-    failing = "import sys; open('starts', 'a').write('x'); sys.exit('error: no broker at 10.0.0.1\\nhint: Start it.')"
-    found = keep(home, failing)
-    assert (home.root / "starts").read_text() == "xxxx", "once, and three times more"
-    assert (found.state, found.restarts, found.exit_code) == (TaskState.FAILED, 3, 1)
-    assert found.error == "no broker at 10.0.0.1 Start it. It was started again 3 times in a row."
-    assert found.ended is not None
-
-
-def test_a_command_that_recovers_is_done_and_one_that_is_refused_is_not_repeated(tmp_path: Path) -> None:
-    second = (
-        "import os, sys; there = os.path.exists('been'); open('been', 'w'); print('{\"a\": 1}'); sys.exit(not there)"
-    )
-    home = Home(tmp_path / "a" / ".rekappa")
-    found = keep(home, second)
-    assert (found.state, found.restarts, answer(home, found.id)) == (TaskState.DONE, 1, {"a": 1})
-    refused = keep(Home(tmp_path / "b" / ".rekappa"), "raise SystemExit(2)")
-    assert (refused.state, refused.restarts) == (TaskState.FAILED, 0)
-    once = keep(Home(tmp_path / "c" / ".rekappa"), "raise SystemExit(1)", kept=False)
-    assert (once.state, once.restarts) == (TaskState.FAILED, 0)
-    killed = keep(Home(tmp_path / "d" / ".rekappa"), "import os; os.kill(os.getpid(), 9)", kept=False)
-    assert killed.error == "its process was ended by signal 9"
-
-
-def test_the_cause_is_the_last_error_and_secrets_are_hidden(tmp_path: Path) -> None:
-    log = tmp_path / "log"
-    log.write_text("error: first\nhint: old\nnoise\nerror: Cannot reach postgresql://me:pw@db/x\n")
-    assert cause(log, 1) == "Cannot reach postgresql://me:********@db/x"
-    log.write_text("Traceback\nValueError: x\n")
-    assert cause(log, 1) == "it ended with code 1: ValueError: x"
-
-
-def test_a_task_outlives_its_asker_is_stopped_and_lost_ones_are_revived(tmp_path: Path) -> None:
-    """Detached for real: a console whose port another has taken fails, and waits to be started again."""
-    home = Home(tmp_path / ".rekappa")
-    words = ("runs", "--json")
-    made = start_task(home, words, who="olga", face="cli", what="look", kept=True, folder=tmp_path)
-    assert ended(home, made.id).state is TaskState.DONE
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        _lost_and_revived(home, tmp_path, ("console", f"--port={taken.getsockname()[1]}", "--json"))
-    with pytest.raises(RunError, match=r"everybody on this machine could read its secret"):
-        start_task(home, ("run", "--set=password=pw1234"), who="o", face="cli", what="run", folder=tmp_path)
-    assert "pw1234" not in "".join(one.read_text() for one in home.logs.iterdir())
-
-
-def _lost_and_revived(home: Home, tmp_path: Path, sleeper: tuple[str, ...]) -> None:
-    going = start_task(home, sleeper, who="olga", face="cli", what="serve", kept=True, folder=tmp_path)
-    wait_until(lambda: task(home, going.id).state is TaskState.WAITING, "it failed, and waits")
-    assert going.pid is not None
-    assert birth_of(going.pid) == going.process
-    with pytest.raises(RunError, match="olga has started it"):
-        start_task(home, sleeper, who="ben", face="cli", what="serve", kept=True, folder=tmp_path)
-    os.kill(going.pid, signal.SIGKILL)
-    wait_until(lambda: task(home, going.id).state is TaskState.LOST, "its keeper is gone")
-    assert [one.id for one in lost(home)] == [going.id]
-    (anew,) = revive(home, "ben", "cli")
-    assert lost(home) == []
-    wait_until(lambda: task(home, anew.id).state in (TaskState.RUNNING, TaskState.WAITING), "it is started")
-    stop_task(home, anew.id)
-    assert ended(home, anew.id).state is TaskState.STOPPED
-    with pytest.raises(RunError, match="it is stopped"):
-        stop_task(home, anew.id)
-    assert [one.what for one in Desk.open(home).deeds()] == ["revive", "serve", "look"]
-    assert log_file(home, anew.id).exists()

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from datetime import timedelta
 from pathlib import Path
 
-from console.test_changes import wait_until
+from console.site_of import CONFIG
+from console.waiting import wait_until
 from rekappa.console.observed import FOR_EVER, Observation, Observed
 from rekappa.home import Home
+from rekappa.stack.process import birth_of
 from rekappa.store.record import Kind, Run
 from rekappa.store.runs import RunStore
 
@@ -55,3 +59,42 @@ def test_a_failure_is_told_beside_what_was_known(tmp_path: Path) -> None:
     wait_until(lambda: observed.ask("runs", fresh=FOR_EVER).error is not None, "it fails")
     assert observed.ask("runs", fresh=FOR_EVER).value is not None
     observed.close()
+
+
+ASKING = """
+import sys
+from pathlib import Path
+
+from rekappa.console.observed import Observed
+from rekappa.home import Home
+
+folder = Path(sys.argv[1])
+observed = Observed(Home(folder / ".rekappa").made(), folder)
+observed.ask("config", str(folder / "stuck"))
+sys.stdin.read()
+"""
+STUCK = """
+import os
+import time
+from pathlib import Path
+
+Path(__file__).with_name("pid").write_text(str(os.getpid()))
+while True:
+    time.sleep(3600)
+"""
+
+
+def test_a_question_ends_with_whoever_asked_it_however_that_ended(tmp_path: Path) -> None:
+    """The import of the app that is asked about never ends; the asker is killed."""
+    (tmp_path / "stuck").mkdir()
+    (tmp_path / "stuck" / "rekappa.yaml").write_text(CONFIG)
+    (tmp_path / "stuck" / "app.py").write_text(STUCK)
+    told = tmp_path / "stuck" / "pid"
+    with subprocess.Popen([sys.executable, "-c", ASKING, str(tmp_path)], stdin=subprocess.PIPE) as asker:
+        try:
+            wait_until(lambda: told.exists() and told.read_text() != "", "the question is at it")
+            pid = int(told.read_text())
+            assert birth_of(pid) is not None
+        finally:
+            asker.kill()
+    wait_until(lambda: birth_of(pid) is None, "it has ended too")

@@ -17,14 +17,14 @@ from urllib.request import urlopen
 
 import pytest
 
-from console.test_changes import wait_until
+from console.waiting import wait_until
 from rekappa.cli.console import free_port
 from rekappa.home import Home
 from rekappa.operations.logins import fits
 from rekappa.store.desk import Desk
 from rekappa.store.host import this_host
 from rekappa.store.task import Task, TaskState
-from rekappa.tasks.start import lost, task, tasks
+from rekappa.tasks.standing import lost, task, tasks
 
 PROGRAM = (sys.executable, "-m", "rekappa.cli.main")
 

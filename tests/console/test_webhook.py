@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Event, Thread
+from threading import Barrier, Event, Thread
 from typing import Any
 
 import pytest
@@ -30,6 +30,7 @@ class Pager:
     arrived: list[dict[str, Any]] = field(default_factory=list)
     kinds: set[str] = field(default_factory=set)
     hangs: Event = field(default_factory=Event)
+    together: Barrier | None = None
 
 
 @contextmanager
@@ -42,6 +43,8 @@ def pager(*statuses: int) -> Iterator[Pager]:
             body = self.rfile.read(int(self.headers["Content-Length"]))
             found.kinds.add(self.headers["Content-Type"])
             found.hangs.wait(60)
+            if found.together:
+                found.together.wait(60)
             status = found.statuses.pop(0) if found.statuses else 200
             if status == 200:
                 found.arrived.append(json.loads(body))
@@ -128,6 +131,15 @@ def test_one_that_fails_does_not_keep_the_others_from_being_told() -> None:
         watch.once(NOW)
     assert {one["rule"] for one in found.arrived} == {"lag", "run failed"}
     assert len(found.arrived) == 2
+
+
+def test_a_slow_answer_to_one_does_not_hold_up_the_others() -> None:
+    """The server takes none of them until all have come: told one after another, each would wait for the one before."""
+    failed = [Run(f"live_{number}", "shop", Kind.LIVE, "f", State.FAILED, created=NOW) for number in range(8)]
+    with pager() as found:
+        found.together = Barrier(len(failed))
+        watcher(found.address, replace(QUIET, newest=tuple(failed))).once(NOW)
+    assert {one["key"] for one in found.arrived} == {f"run {run.id}" for run in failed}
 
 
 def test_new_dead_letters_are_told_although_the_first_try_failed() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import click
@@ -11,8 +10,7 @@ from rekappa.cli.options import app_argument, dry_run_option, home_of_tables, js
 from rekappa.cli.output import Output, output
 from rekappa.cli.run import live_progress
 from rekappa.cli.runs import show_run
-from rekappa.errors import RunError
-from rekappa.timeline import format_instant, parse_duration, parse_instant
+from rekappa.timeline import format_instant
 
 if TYPE_CHECKING:
     from rekappa.recovery.bootstrap import BootstrapPlan
@@ -60,31 +58,18 @@ def bootstrap(
 
     loaded = load(app, overrides=overrides)
     bound, home, out = load_app(loaded), home_of_tables(loaded.config), output(as_json)
+    from rekappa.operations.advice import since_when
     from rekappa.recovery.bootstrap import BootstrapRequest, plan_bootstrap
     from rekappa.recovery.bootstrap import bootstrap as begin
     from rekappa.runs.live import live_session
 
-    request = BootstrapRequest(_moment(since), write_history, append_again, allow_gaps)
+    request = BootstrapRequest(since_when(since), write_history, append_again, allow_gaps)
     if dry_run:
         _show(out, plan_bootstrap(live_session(loaded, home), loaded, bound, home, request))
         return
     with live_progress(out, f"{loaded.config.app} bootstrap", deed="bootstrap") as shown:
         ended = begin(loaded, bound, home, request, available_now=available_now, **shown)
     show_run(out, home, ended.id)
-
-
-def _moment(text: str) -> datetime:
-    try:
-        return datetime.now(UTC) - parse_duration(text)
-    except ValueError:
-        pass
-    try:
-        return parse_instant(text)
-    except ValueError as error:
-        raise RunError(
-            f"Cannot bootstrap from {text!r}: it is neither a length of time nor a time",
-            hint="Write it like 7d, '36 hours' or 2026-11-01T13:00Z.",
-        ) from error
 
 
 def _show(out: Output, plan: BootstrapPlan) -> None:

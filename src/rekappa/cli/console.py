@@ -9,7 +9,7 @@ import click
 
 from rekappa.cli.options import dry_run_option, json_option
 from rekappa.cli.output import output
-from rekappa.errors import SetupError
+from rekappa.errors import RunError, SetupError
 from rekappa.home import Home
 from rekappa.timeline import parse_duration
 
@@ -103,6 +103,9 @@ def console(
         from rekappa.tasks.start import revive as start_anew
         from rekappa.tasks.start import this_person
 
-        for one in start_anew(home, this_person(), "console"):
-            click.echo(f"started anew: {one.command}", err=True)
+        try:
+            for one in start_anew(home, this_person(), "console"):
+                click.echo(f"started anew: {one.command}", err=True)
+        except RunError as error:  # Said, and no reason not to serve: the page of jobs shows it.
+            click.echo(f"error: {error.message}", err=True)
     serve(home, Path.cwd(), serving, started)

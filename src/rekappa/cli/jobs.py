@@ -55,33 +55,45 @@ def start(app: str, archive: bool, fresh: bool, restart: bool, dry_run: bool, as
 @click.command()
 @click.argument("job", required=False)
 @click.option("--all", "everything", is_flag=True, help="Those that have ended too.")
-@click.option("--stop", "ends", is_flag=True, help="End JOB: its command stops cleanly.")
+@click.option(
+    "--stop", "ends", is_flag=True, help="End JOB: its command stops cleanly, also one that nobody looks after."
+)
+@click.option("--dismiss", is_flag=True, help="Tell no more of JOB, which failed or was lost.")
 @click.option("--revive", is_flag=True, help="Start anew what was lost, for example when the machine went down.")
 @dry_run_option
 @json_option
-def jobs(job: str | None, everything: bool, ends: bool, revive: bool, dry_run: bool, as_json: bool) -> None:
+def jobs(
+    job: str | None, everything: bool, ends: bool, dismiss: bool, revive: bool, dry_run: bool, as_json: bool
+) -> None:
     """List what runs detached: started with `rekappa start` or from the console. With JOB, that one and its log.
 
     `waiting` means that it failed and is started again soon; `lost` that the process that looks after it is gone,
-    which --revive mends.
+    which --revive mends. Where its command still runs, --stop ends that first.
     """
     from rekappa.operations.deeds import record_deed
+    from rekappa.operations.jobs import dismiss_change, stop_job_change
+    from rekappa.tasks.ending import dismiss_task, stop_task
     from rekappa.tasks.files import log_file, tail
-    from rekappa.tasks.start import lost, stop_task, task, tasks, this_person
+    from rekappa.tasks.standing import lost, task, tasks, to_be_seen
     from rekappa.tasks.start import revive as start_anew
+    from rekappa.tasks.start import this_person
 
     home, out = Home.locate().existing(), output(as_json)
+    if (ends or dismiss) and job is None:
+        raise click.UsageError(f"--{'stop' if ends else 'dismiss'} needs a job: rekappa jobs JOB --stop")
+    if ends and dismiss:
+        raise click.UsageError("--stop and --dismiss exclude each other")
     if revive:
         found = lost(home) if dry_run else start_anew(home, this_person(), "cli")
     elif job is None:
-        if ends:
-            raise click.UsageError("--stop needs a job: rekappa jobs JOB --stop")
-        found = [one for one in tasks(home) if everything or one.state.going or (one.kept and one.state == "lost")]
+        found = tasks(home) if everything else to_be_seen(tasks(home))
     else:
         one = task(home, job)
-        if ends and not dry_run:
-            record_deed(home, "stop job", one.app, one.run, task=one.id)
-            one = stop_task(home, job)
+        if ends or dismiss:
+            change = stop_job_change(one) if ends else dismiss_change(one)
+            if not dry_run:
+                record_deed(home, change.what, one.app, one.run, task=one.id)
+                one = stop_task(home, job) if ends else dismiss_task(home, job)
         if as_json:
             out.document(one)
             return

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -23,6 +24,8 @@ from rekappa.store.task import TaskState
 from rekappa.timeline import format_duration, format_instant
 
 EVERY = timedelta(seconds=30)
+AT_ONCE = 16
+"""So many are told at the same time: a server that is slow to take one holds up few others."""
 RECENT = timedelta(days=1)
 """A run that failed longer ago wakes nobody any more."""
 
@@ -76,7 +79,7 @@ def alerts(now: Sight, before: Sight | None, bounds: Bounds) -> dict[str, Alert]
 
 @dataclass(slots=True)
 class Watcher:
-    """`look` is called in a thread; `send` gets one document for each change."""
+    """`look` is called in a thread; `send` gets one document for each change, in threads of its own."""
 
     look: Callable[[datetime], Sight]
     send: Callable[[Mapping[str, Any]], None]
@@ -96,23 +99,27 @@ class Watcher:
         except (RekappaError, OSError) as error:
             print(f"alerts: {hidden(str(error))}", file=sys.stderr)
             return
-        found, told = alerts(sight, self._before, self.bounds), True
-        for key in dict.fromkeys([*found, *self._known]):
-            if (key in found) == (key in self._known):
-                continue
-            one = found.get(key) or self._known[key]
-            try:
-                self.send(_document(one, "firing" if key in found else "resolved", now))
-            except (RekappaError, OSError) as error:
-                print(f"alerts: {hidden(str(error))}", file=sys.stderr)
+        found = alerts(sight, self._before, self.bounds)
+        changed = [key for key in dict.fromkeys([*found, *self._known]) if (key in found) != (key in self._known)]
+        told = True
+        with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="alerts") as pool:
+            sent = {key: pool.submit(self._tell, key, found.get(key), now) for key in changed}
+        for key, future in sent.items():
+            failure = future.exception()
+            if isinstance(failure, RekappaError | OSError):
+                print(f"alerts: {hidden(str(failure))}", file=sys.stderr)
                 told = False
-                continue
-            if key in found:
-                self._known[key] = one
+            elif failure is not None:
+                raise failure
+            elif key in found:
+                self._known[key] = found[key]
             else:
                 del self._known[key]
         # What rises is told by comparing with the last look of which all could be told.
         self._before = sight if told else self._before
+
+    def _tell(self, key: str, now_wrong: Alert | None, now: datetime) -> None:
+        self.send(_document(now_wrong or self._known[key], "firing" if now_wrong else "resolved", now))
 
 
 def _document(alert: Alert, state: str, now: datetime) -> dict[str, Any]:
@@ -135,7 +142,8 @@ def webhook(address: str, patience: float = 10.0) -> Callable[[Mapping[str, Any]
         import requests
 
         try:
-            answer = requests.post(address, json=document, timeout=patience, allow_redirects=False)
+            answer = requests.post(address, json=document, timeout=patience, allow_redirects=False, stream=True)
+            answer.close()  # What it says beyond yes or no is not waited for.
         except requests.Timeout:
             raise ConnectionError(
                 f"Cannot tell the webhook at {server}: it did not answer within {patience:g} s"

@@ -53,9 +53,10 @@ class Figures(Collector):
             if one.complete_until is not None:
                 until.add_metric([one.app, one.source], one.complete_until.timestamp())
         yield from (behind, dead, until)
-        jobs = GaugeMetricFamily("rekappa_jobs", "Detached processes by state.", labels=["state"])
-        for word in sorted({task.state for task in sight.tasks}):
-            jobs.add_metric([word.value], sum(task.state is word for task in sight.tasks))
+        jobs = GaugeMetricFamily("rekappa_jobs", "Jobs that are looked after, by state.", labels=["state"])
+        states = [task.state for task in sight.tasks if task.kept]
+        for word in sorted(set(states)):
+            jobs.add_metric([word.value], states.count(word))
         yield jobs
 
 

@@ -1,7 +1,8 @@
 """What slow commands said last: pages never wait for Kafka, for a table's metadata or for an app's code.
 
 A command is run again, with `--json`, in a process of its own when somebody asks and its answer is old; meanwhile the
-old one is shown with its age. Answers lie in the project folder: a console that is started anew has them at once.
+old one is shown with its age. It ends with the console, however that ends. Answers lie in the project folder: a console
+that is started anew has them at once.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import hashlib
 import json
 import os
 import subprocess
+import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -20,12 +22,12 @@ from typing import Any
 
 from rekappa.home import Home
 from rekappa.masking import hidden
-from rekappa.tasks.keeper import PROGRAM
 
 FRESH = timedelta(seconds=60)
 FOR_EVER = timedelta(days=36500)
 FORGOTTEN = timedelta(days=30)
 """Answers that are older, such as those about code that has changed since, are removed when a console starts."""
+PROGRAM = (sys.executable, "-m", "rekappa.tasks.attached")
 GIVEN_UP = 600
 AT_ONCE = 2
 
@@ -68,7 +70,7 @@ class Observed:
         with self._lock:
             self._closed = True
             for child in self._children:
-                child.terminate()
+                child.kill()
         self._pool.shutdown(cancel_futures=True)
 
     def _file(self, key: str) -> Path:
@@ -101,9 +103,10 @@ class Observed:
         with self._lock:
             if self._closed:
                 return None, "the console was stopped"
+            attached, held = os.pipe()
             child = subprocess.Popen(
                 [*PROGRAM, *words, "--json"],
-                stdin=subprocess.DEVNULL,
+                stdin=attached,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 text=True,
@@ -112,6 +115,7 @@ class Observed:
                 cwd=self._folder,
                 env=environ,
             )
+            os.close(attached)
             self._children.add(child)
         try:
             out, errors = child.communicate(timeout=GIVEN_UP)
@@ -120,6 +124,7 @@ class Observed:
             child.communicate()
             return None, f"it did not answer within {GIVEN_UP} seconds"
         finally:
+            os.close(held)
             with self._lock:
                 self._children.discard(child)
         try:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -11,7 +10,7 @@ from rekappa.console.pages.apps import archive_status, lag_of
 from rekappa.operations.core import Core
 from rekappa.store.record import Kind, Run, State
 from rekappa.store.task import Task
-from rekappa.tasks.start import tasks
+from rekappa.tasks.standing import newest_of_each, tasks
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,14 +32,6 @@ class Sight:
     newest: tuple[Run, ...] = ()
     tasks: tuple[Task, ...] = ()
     archives: tuple[SeenArchive, ...] = ()
-
-
-def newest_of_each(found: Iterable[Task]) -> tuple[Task, ...]:
-    """Of every command the newest task: one that failed counts until the same is started again."""
-    kept: dict[tuple[str | None, tuple[str, ...]], Task] = {}
-    for one in found:
-        kept.setdefault((one.app, one.words), one)
-    return tuple(kept.values())
 
 
 def look(console: Console, now: datetime) -> Sight:

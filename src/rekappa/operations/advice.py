@@ -5,12 +5,13 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
-from rekappa.errors import PlanError
+from rekappa.errors import PlanError, RunError
 from rekappa.operations.changes import AskedChange, sets
 from rekappa.operations.core import Core
-from rekappa.timeline import Window, format_instant
+from rekappa.timeline import Window, format_instant, parse_duration, parse_instant
 
 TROUBLES = ("stopped", "wrong")
 STATES = ("right", "wrong")
@@ -46,11 +47,25 @@ def advise_change(core: Core, app: str, form: OutageForm) -> AskedChange:
     return AskedChange("", f"Advice on {app}", words, (), app)
 
 
+def since_when(text: str) -> datetime:
+    """What `--from` says: a moment, or how long ago it was."""
+    try:
+        return datetime.now(UTC) - parse_duration(text)
+    except ValueError:
+        pass
+    try:
+        return parse_instant(text)
+    except ValueError as error:
+        raise RunError(
+            f"Cannot bootstrap from {text!r}: it is neither a length of time nor a time",
+            hint="Write it like 7d, '36 hours' or 2026-11-01T13:00Z.",
+        ) from error
+
+
 def bootstrap_change(core: Core, app: str, since: str) -> AskedChange:
     """`rekappa bootstrap APP --from SINCE`."""
     loaded = core.loaded(app)
-    if not since.strip():
-        raise PlanError("Cannot bootstrap without knowing from when on", hint="Write it like 7d or 2026-11-01T13:00Z.")
+    since_when(since)
     words = ("bootstrap", str(loaded.folder), f"--from={since.strip()}", *sets(loaded.overrides), "--json")
     tells = (
         "A new run builds its state from the archive, then goes on from Kafka at exactly the next offset.",

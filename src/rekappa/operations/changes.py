@@ -12,7 +12,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rekappa.errors import RunError
+from rekappa.config.load import load
+from rekappa.errors import PublishError, RunError
 from rekappa.operations.core import Core
 from rekappa.operations.runs import Resumption, resumption
 from rekappa.store.record import Kind, Run
@@ -53,9 +54,9 @@ def sets(overrides: Sequence[str]) -> tuple[str, ...]:
     return tuple(f"--set={one}" for one in overrides)
 
 
-def live_change(core: Core, app: str, *, fresh: bool = False) -> AskedChange:
-    """`rekappa start APP`."""
-    loaded = core.loaded(app)
+def live_change(core: Core, app: str, *, fresh: bool = False, overrides: tuple[str, ...] | None = None) -> AskedChange:
+    """`rekappa start APP`, with the overrides that are kept for its next runs, or with others."""
+    loaded = core.loaded(app) if overrides is None else load(core.app(app).folder, overrides=overrides)
     read = ", ".join(f"{name} from {source.selected}" for name, source in loaded.config.sources.items())
     words = ("run", str(loaded.folder), *(("--fresh",) if fresh else ()), *sets(loaded.overrides), "--json")
     begins = "A new run begins with empty state." if fresh else "It goes on where the last live run stopped, if any."
@@ -160,7 +161,13 @@ def publish_change(run: Run, *, accept: bool, unvalidated: bool = False, force: 
 
 
 def undo_change(run: Run, *, force: bool = False) -> AskedChange:
-    """`rekappa undo RUN`."""
+    """`rekappa undo RUN`; refused at once where the store knows that there is nothing to take back."""
+    state = (run.publication or {}).get("state")
+    if state in (None, "undone"):
+        what = "it was undone already" if state else "it was not published, as far as the run store knows"
+        raise PublishError(
+            f"Cannot undo run {run.id}: {what}", hint=f"`rekappa undo {run.id}` looks at the tables themselves."
+        )
     words = ("undo", run.id, "--yes", *(("--force",) if force else ()), "--json")
     tells = ("Brings the window back in production as it was before. What was appended elsewhere since then stays.",)
     return AskedChange("undo", f"Undo {run.id}", words, tells, run.app, run.id, grave=True)

@@ -10,6 +10,14 @@ from rekappa.operations.core import Core
 
 def keep_override(core: Core, app: str, text: str) -> None:
     """Keep `KEY=VALUE`; refuses what the configuration would refuse, and secrets."""
+    key, value = keepable(core, app, text)
+    desk = core.desk()
+    desk.tell(core.who, core.face, "override", app, None, key=key, value=value)
+    desk.override(app, key, value, core.who)
+
+
+def keepable(core: Core, app: str, text: str) -> tuple[str, str]:
+    """The key and the value of what may be kept; refuses the rest."""
     key, equals, value = (part.strip() for part in text.partition("="))
     if not key or not equals:
         raise ConfigError(f"Cannot use {text!r}: write it as KEY=VALUE")
@@ -25,9 +33,7 @@ def keep_override(core: Core, app: str, text: str) -> None:
     found = core.app(app)
     others = [one.text for one in core.desk().overrides(app) if one.key != key]
     load(found.folder, overrides=(*others, f"{key}={value}"))
-    desk = core.desk()
-    desk.tell(core.who, core.face, "override", app, None, key=key, value=value)
-    desk.override(app, key, value, core.who)
+    return key, value
 
 
 def drop_override(core: Core, app: str, key: str) -> None:

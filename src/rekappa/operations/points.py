@@ -5,15 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from rekappa.checkpoints.savepoints import require_name
 from rekappa.errors import RunError
 from rekappa.operations.changes import AskedChange, sets
 from rekappa.operations.core import Core
+from rekappa.recovery.choose import parse_to
+from rekappa.store.record import Kind
 
 
 def savepoint_change(core: Core, app: str, name: str = "") -> AskedChange:
     """`rekappa savepoint take APP [NAME]`."""
     loaded = core.loaded(app)
-    _require_name(name)
+    if name:
+        require_name(name)
     words = ("savepoint", "take", str(loaded.folder), *((name,) if name else ()), *sets(loaded.overrides), "--json")
     tells = ("Keeps the newest committed batch of every query under a name. The run goes on meanwhile.",)
     return AskedChange("savepoint", f"Take a savepoint of {app}", words, tells, app)
@@ -21,15 +25,10 @@ def savepoint_change(core: Core, app: str, name: str = "") -> AskedChange:
 
 def drop_change(core: Core, app: str, name: str) -> AskedChange:
     """`rekappa savepoint drop APP NAME`."""
-    _require_name(name)
+    require_name(name)
     words = ("savepoint", "drop", str(core.loaded(app).folder), name, "--json")
     tells = (f"Savepoint {name!r} is forgotten. What the run itself still has stays.",)
     return AskedChange("drop savepoint", f"Drop savepoint {name} of {app}", words, tells, app, grave=True)
-
-
-def _require_name(name: str) -> None:
-    if name.startswith("-"):
-        raise RunError(f"Cannot use the name {name!r} for a savepoint")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +41,7 @@ class RestartFrom:
     nothing: bool = False
 
     def words(self) -> tuple[str, ...]:
-        """The options of `rekappa rewind`; refuses unless it is exactly one of the four."""
+        """The options of `rekappa rewind`; refuses unless it is exactly one of the four, and one that can be."""
         told = [
             *([f"--to={self.to}"] if self.to else []),
             *([f"--savepoint={self.savepoint}"] if self.savepoint else []),
@@ -51,6 +50,10 @@ class RestartFrom:
         ]
         if len(told) != 1:
             raise RunError("Cannot restart the job: choose one point to restart it from")
+        if self.to:
+            parse_to(self.to)
+        if self.savepoint:
+            require_name(self.savepoint)
         return tuple(told)
 
 
@@ -63,6 +66,9 @@ def rewind_change(
     if dry:
         words = ("rewind", str(loaded.folder), *told, "--dry-run", "--json")
         return AskedChange("", f"What a rewind of {app} would do", words, (), app)
+    live = next(iter(core.store().page(1, app=app, kind=Kind.LIVE)), None)
+    if live is not None and live.state.going and not with_it:
+        raise RunError(f"Cannot rewind {app!r}: run {live.id} is going", hint="Stop it first.")
     stopped = f"{app}, {', '.join(with_it)} are stopped first." if with_it else "It must be stopped."
     tells = (
         "The job goes on as a new run from that point. What the abandoned batches wrote is taken out of its sinks.",

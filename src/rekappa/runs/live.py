@@ -12,6 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from rekappa.app import App
+from rekappa.checkpoints.attempts import drop_left
 from rekappa.checkpoints.fingerprint import read_fingerprint, require_same_state, write_fingerprint
 from rekappa.checkpoints.savepoints import keep_points
 from rekappa.config.bind import Query, live_queries
@@ -325,6 +326,7 @@ def look_after(
         now = datetime.now(UTC)
         if keep_points(home, run.app, run.id, queries, now) is not None:
             drop_abandoned(home, store, run.app, now)
+            drop_left(home, run.app, {one.id for one in store.runs(run.app)}, now)
             store.drop_batches(run.id, now - remembered)
     except (OSError, RunError) as error:
         tell(f"no savepoint now: {error}")

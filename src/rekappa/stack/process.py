@@ -31,12 +31,16 @@ class Process:
 
     def stop(self, patience: timedelta) -> bool:
         """Ask it to end, and after `patience` end it. Says whether it ended by itself."""
-        self._signal(signal.SIGTERM)
-        if self._gone_within(patience):
+        if self.ended(patience):
             return True
         self._signal(signal.SIGKILL)
         self._gone_within(timedelta(seconds=10))
         return False
+
+    def ended(self, patience: timedelta) -> bool:
+        """Ask it to end; says whether it did within `patience`."""
+        self._signal(signal.SIGTERM)
+        return self._gone_within(patience)
 
     def _signal(self, number: signal.Signals) -> None:
         if self.alive():

@@ -90,7 +90,20 @@ def _console(db: Connection) -> None:
         db.exec_driver_sql(statement)
 
 
-_STEPS: dict[int, Callable[[Connection], None]] = {2: _leases, 3: _starts, 4: _code, 5: _speeds, 6: _console}
+def _commands(db: Connection) -> None:
+    """Which process a task's command is: one whose keeper was killed can be found and ended."""
+    db.exec_driver_sql("ALTER TABLE tasks ADD COLUMN command_pid INTEGER")
+    db.exec_driver_sql("ALTER TABLE tasks ADD COLUMN command_process TEXT")
+
+
+_STEPS: dict[int, Callable[[Connection], None]] = {
+    2: _leases,
+    3: _starts,
+    4: _code,
+    5: _speeds,
+    6: _console,
+    7: _commands,
+}
 VERSION = max(_STEPS)
 _FIRST = {"runs", "batches"}
 """The tables that every version has."""

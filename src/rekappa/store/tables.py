@@ -195,6 +195,8 @@ TASKS = Table(
     Column("machine", Text, nullable=False),
     Column("pid", Integer),
     Column("process", Text),
+    Column("command_pid", Integer),
+    Column("command_process", Text),
     Index("tasks_by_time", "created"),
 )
 

@@ -29,7 +29,8 @@ class TaskState(StrEnum):
 class Task:
     """`words` are the command's, without the program. A `kept` task is started again when it fails.
 
-    `pid` and `process` are those of its keeper, on `machine`. `folder` is where it was asked for: names of apps are
+    `pid` and `process` are those of its keeper, `command_pid` and `command_process` those of the command itself as it
+    was started last, on `machine`. `folder` is where it was asked for: names of apps are
     looked up from there. What the command wrote lies in the log folder of the project there, under the task's id.
     """
 
@@ -53,6 +54,8 @@ class Task:
     error: str | None = None
     pid: int | None = None
     process: str | None = None
+    command_pid: int | None = None
+    command_process: str | None = None
 
     @property
     def command(self) -> str:

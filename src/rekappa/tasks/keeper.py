@@ -80,7 +80,9 @@ class Keeper:
             )
             if self._stop.is_set():
                 self._child.terminate()
-            self._change(TaskState.RUNNING, restarts=restarts, next_start=None)
+            pid = self._child.pid
+            told = {"command_pid": pid, "command_process": birth_of(pid)}
+            self._change(TaskState.RUNNING, restarts=restarts, next_start=None, **told)
             return self._child.wait()
 
     def _change(self, state: TaskState, **changes: object) -> None:

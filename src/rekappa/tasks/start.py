@@ -1,24 +1,24 @@
-"""Starting, listing and stopping tasks. Both faces call these."""
+"""Starting tasks. Both faces call these."""
 
 from __future__ import annotations
 
 import getpass
 import os
-import signal
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
 from rekappa.errors import RunError
 from rekappa.home import Home
 from rekappa.masking import hidden
-from rekappa.stack.process import Process, detach
+from rekappa.stack.process import detach
 from rekappa.store.desk import Desk
 from rekappa.store.host import this_host
-from rekappa.store.task import Task, TaskState, new_task_id
+from rekappa.store.task import Task, new_task_id
+from rekappa.tasks.ending import stop_task
 from rekappa.tasks.files import answer_file, log_file
+from rekappa.tasks.standing import as_it_is, lost, orphan
 
 KEPT_FOR = timedelta(days=30)
 
@@ -29,6 +29,18 @@ def this_person() -> str:
         return getpass.getuser()
     except (KeyError, OSError):
         return f"user {os.getuid()}"
+
+
+def require_no_secret(words: Sequence[str]) -> None:
+    """Refuse a command that everybody on the machine could read a secret from."""
+    # What stands behind an option's name, `--set=password=…`, is looked at by itself.
+    parts = [word.partition("=")[2] if word.startswith("--") else word for word in words]
+    shown = next((part for part in parts if hidden(part) != part), None)
+    if shown is not None:
+        raise RunError(
+            f"Cannot start a process with {hidden(shown)!r}: everybody on this machine could read its secret",
+            hint="Name it in rekappa.yaml as ${VARIABLE}, and set that variable where the process is started.",
+        )
 
 
 def start_task(
@@ -47,14 +59,7 @@ def start_task(
 
     Refuses while the same command is under way, and a secret among the words: everybody on the machine can read them.
     """
-    # What stands behind an option's name, `--set=password=…`, is looked at by itself.
-    parts = [word.partition("=")[2] if word.startswith("--") else word for word in words]
-    shown = next((part for part in parts if hidden(part) != part), None)
-    if shown is not None:
-        raise RunError(
-            f"Cannot start a process with {hidden(shown)!r}: everybody on this machine could read its secret",
-            hint="Name it in rekappa.yaml as ${VARIABLE}, and set that variable where the process is started.",
-        )
+    require_no_secret(words)
     desk = Desk.open(home)
     host = this_host()
     task = Task(
@@ -69,9 +74,13 @@ def start_task(
         run=run,
         kept=kept,
     )
-    added = desk.add_task(task, unless=lambda other: other.app == app and _as_it_is(other).state.going)
+    added = desk.add_task(task, unless=lambda other: other.app == app and _runs(as_it_is(other)))
     if added.id != task.id:
-        raise RunError(f"Cannot start `{added.command}`: {added.who} has started it, it is {added.state}")
+        found = as_it_is(added)
+        hint = (
+            f"Nobody looks after it any more. End it first: rekappa jobs {found.id} --stop" if orphan(found) else None
+        )
+        raise RunError(f"Cannot start `{found.command}`: {found.who} has started it, it is {found.state}", hint=hint)
     _forget_old(home, desk)
     if what:
         desk.tell(who, face, what, app, run, task=task.id, command=task.command)
@@ -81,6 +90,10 @@ def start_task(
     return desk.change_task(task.id, pid=process.pid, process=process.birth)
 
 
+def _runs(one: Task) -> bool:
+    return one.state.going or orphan(one) is not None
+
+
 def _forget_old(home: Home, desk: Desk) -> None:
     """What ended long ago is forgotten, with its files; who asked for it stays in the audit trail."""
     for old in desk.drop_tasks(KEPT_FOR, this_host().name):
@@ -88,56 +101,12 @@ def _forget_old(home: Home, desk: Desk) -> None:
         answer_file(home, old).unlink(missing_ok=True)
 
 
-def tasks(home: Home, *, app: str | None = None, run: str | None = None, limit: int = 200) -> list[Task]:
-    """Newest first, as they are: one whose keeper is gone is lost."""
-    return [_as_it_is(one) for one in Desk.open(home).tasks(app=app, run=run, limit=limit)]
-
-
-def task(home: Home, task_id: str) -> Task:
-    return _as_it_is(Desk.open(home).task(task_id))
-
-
-def _as_it_is(one: Task) -> Task:
-    here = this_host()
-    same_host = one.host == here.name
-    # Another boot of this machine, or a keeper that is no more. Of other machines nothing is known from here.
-    gone = same_host and (one.machine != here.machine or not _keeper(one).alive())
-    return replace(one, state=TaskState.LOST) if one.state.going and one.pid is not None and gone else one
-
-
-def _keeper(one: Task) -> Process:
-    return Process(one.pid or 0, one.process or "")
-
-
-def stop_task(home: Home, task_id: str) -> Task:
-    """Ask a task to end: its command ends cleanly, a pause is cut short. Does not wait for it."""
-    found = task(home, task_id)
-    if not found.state.going:
-        raise RunError(f"Cannot stop task {found.id}: it is {found.state}", hint="`rekappa jobs` lists them.")
-    if found.machine != this_host().machine:
-        raise RunError(f"Cannot stop task {found.id} from {this_host().name}: it is on {found.host}")
-    os.kill(_keeper(found).pid, signal.SIGTERM)
-    return found
-
-
-def lost(home: Home) -> list[Task]:
-    """The kept tasks of this machine whose keeper is gone, the newest of each command that is not going."""
-    known = tasks(home)
-    seen = {one.words for one in known if one.state.going}
-    found = []
-    for one in known:
-        if one.kept and one.state is TaskState.LOST and one.host == this_host().name and one.words not in seen:
-            seen.add(one.words)
-            found.append(one)
-    return found
-
-
 def revive(home: Home, who: str, face: str) -> list[Task]:
-    """Start anew what is lost: what ran when the machine went down."""
+    """Start anew what is lost: what ran when the machine went down. A command that still runs is ended first."""
     started = []
     for one in lost(home):
         # Written down as over first: it is started anew once, whoever asks at the same time.
-        Desk.open(home).change_task(one.id, state=TaskState.STOPPED, now=("ended",))
+        stop_task(home, one.id)
         folder = Path(one.folder)
         started.append(
             start_task(home, one.words, who=who, face=face, what="revive", app=one.app, kept=True, folder=folder)

@@ -1,4 +1,7 @@
-"""Counts over time as a chart: stacked bars in SVG, drawn here, so that a report loads nothing from elsewhere."""
+"""Counts over time as a chart: stacked bars in SVG, drawn here, so that a report loads nothing from elsewhere.
+
+Times are in UTC; `data-at` has each for whoever can show it in the reader's zone.
+"""
 
 from __future__ import annotations
 
@@ -66,7 +69,12 @@ def _bar(
         )
     start = stretches.start + number * stretches.width
     told = "".join(f"\n{name}: {count:,}" for name, count in counted.items())
-    return f"<g><title>{escape(_between(start, stretches.width) + told)}</title>{''.join(parts)}</g>"
+    title = escape(_between(start, stretches.width) + told)
+    return f"<g{_at(start, 'bar')}><title>{title}</title>{''.join(parts)}</g>"
+
+
+def _at(moment: datetime, shape: str) -> str:
+    return f' data-at="{moment.isoformat()}" data-shape="{shape}"'
 
 
 def _between(start: datetime, width: timedelta) -> str:
@@ -90,16 +98,21 @@ def _axis(stretches: Stretches, step: float) -> str:
     marks, day = [], None
     for number in range(0, stretches.count, every):
         at = stretches.start + number * stretches.width
-        words = f"{at:%H:%M:%S}" if stretches.width < timedelta(minutes=1) else f"{at:%H:%M}"
-        if stretches.width >= timedelta(days=1):
-            words = f"{at:%Y-%m-%d}"
+        words, shape = (
+            (f"{at:%Y-%m-%d}", "date")
+            if stretches.width >= timedelta(days=1)
+            else (f"{at:%H:%M:%S}", "seconds")
+            if stretches.width < timedelta(minutes=1)
+            else (f"{at:%H:%M}", "minutes")
+        )
         x, y = _LEFT + number * step, _TOP + _HEIGHT
         marks.append(f'<line x1="{x:.1f}" x2="{x:.1f}" y1="{y}" y2="{y + 4}" class="rule"/>')
-        marks.append(f'<text x="{x:.1f}" y="{y + 16}" class="mark">{words}</text>')
-        if at.date() != day and stretches.width < timedelta(days=1):
-            marks.append(f'<text x="{x:.1f}" y="{y + 30}" class="mark">{at:%Y-%m-%d}</text>')
+        marks.append(f'<text x="{x:.1f}" y="{y + 16}" class="mark"{_at(at, shape)}>{words}</text>')
+        if stretches.width < timedelta(days=1):
+            new = f"{at:%Y-%m-%d}" if at.date() != day else ""
+            marks.append(f'<text x="{x:.1f}" y="{y + 30}" class="mark"{_at(at, "new day")}>{new}</text>')
         day = at.date()
-    end = f'<text x="{_LEFT + _WIDTH}" y="{_TOP + _HEIGHT + 30}" text-anchor="end" class="mark">UTC</text>'
+    end = f'<text x="{_LEFT + _WIDTH}" y="{_TOP + _HEIGHT + 30}" text-anchor="end" class="mark zone">UTC</text>'
     return "".join(marks) + end
 
 

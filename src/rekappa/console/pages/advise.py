@@ -17,7 +17,7 @@ from rekappa.operations.advice import STATES, TROUBLES, OutageForm, advise_chang
 from rekappa.operations.changes import begin
 from rekappa.operations.core import Core
 from rekappa.tasks.files import answer
-from rekappa.tasks.start import task, tasks
+from rekappa.tasks.standing import task, tasks
 from rekappa.timeline import format_instant
 
 router = APIRouter()

@@ -12,7 +12,7 @@ from rekappa.console.context import console_of, core_of
 from rekappa.console.pages.apps import archive_status
 from rekappa.operations.runs import run_document, runs_document
 from rekappa.shown import plain
-from rekappa.tasks.start import task, tasks
+from rekappa.tasks.standing import task, tasks
 
 router = APIRouter(prefix="/api")
 MOST = 10_000

@@ -17,9 +17,9 @@ from rekappa.console.guard import FORM_KEY, form_of
 from rekappa.console.observed import FOR_EVER, Observation
 from rekappa.operations.changes import AskedChange, live_change, restart_change, router_change, sets
 from rekappa.operations.core import Core, FoundApp
-from rekappa.operations.overrides import drop_override, keep_override
+from rekappa.operations.overrides import drop_override, keep_override, keepable
 from rekappa.store.record import Kind, Run
-from rekappa.tasks.start import tasks
+from rekappa.tasks.standing import tasks
 
 router = APIRouter()
 LAST_RUNS = 5
@@ -111,6 +111,8 @@ async def override(request: Request, name: str) -> Response:
     form, core = await form_of(request), core_of(request)
     key, value, back = form.get("key"), form.get("value"), form.on("forget")
     if not form.on(SURE):
+        if not back:
+            keepable(core, name, f"{key}={value}")
         now = next((str(one.value) for one in settings(core.loaded(name)) if one.key == key), "not set")
         told = "rekappa.yaml's value counts again" if back else f"it will be {value!r}"
         words = ("config", name, "--forget", key) if back else ("config", name, "--keep", f"{key}={value}")

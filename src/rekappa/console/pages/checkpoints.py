@@ -24,7 +24,7 @@ from rekappa.operations.points import (
 )
 from rekappa.store.record import Kind
 from rekappa.tasks.files import answer
-from rekappa.tasks.start import task, tasks
+from rekappa.tasks.standing import task, tasks
 
 router = APIRouter()
 SHOWN = 15

@@ -20,7 +20,7 @@ from rekappa.operations.core import Core
 from rekappa.store.record import Run, State
 from rekappa.store.task import Task, TaskState
 from rekappa.tasks.files import answer
-from rekappa.tasks.start import tasks
+from rekappa.tasks.standing import tasks
 from rekappa.validate.html import sections
 from rekappa.validate.kept import verdict_of
 from rekappa.validate.result import Outcome, outcome_of
@@ -112,6 +112,7 @@ def _publication(request: Request, core: Core, run_id: str) -> Fragment:
         outcome=outcome,
         needs_yes=outcome is Outcome.NEEDS_YES,
         published=(run.publication or {}).get("state") == "published",
+        undoable=(run.publication or {}).get("state") not in (None, "undone"),
         finished=run.state is State.FINISHED,
         effect=shown_effect(core, run, asked),
         under_way=under_way,

@@ -23,7 +23,7 @@ from rekappa.store.kept import kept_files
 from rekappa.store.record import Kind, Run, State
 from rekappa.store.samples import Sampled
 from rekappa.tasks.files import log_file, tail
-from rekappa.tasks.start import tasks
+from rekappa.tasks.standing import tasks
 from rekappa.timeline import parse_instant
 
 router = APIRouter()

@@ -9,9 +9,9 @@ from rekappa.console.confirm import confirmed
 from rekappa.console.context import console_of, core_of, fragment, page
 from rekappa.console.guard import form_of
 from rekappa.console.live import Fragment, live
-from rekappa.operations.changes import AskedChange
+from rekappa.operations.jobs import dismiss_change, stop_job_change
 from rekappa.tasks.files import answer, log_file, tail
-from rekappa.tasks.start import task, tasks
+from rekappa.tasks.standing import orphan, task, tasks
 
 router = APIRouter()
 
@@ -38,6 +38,7 @@ def _part(request: Request, task_id: str) -> Fragment:
         request,
         "_task.html",
         task=found,
+        orphan=orphan(found),
         lines=tail(log_file(home, task_id), 120),
         answer=answer(home, task_id) if not found.state.going else None,
     )
@@ -48,11 +49,13 @@ def _part(request: Request, task_id: str) -> Fragment:
 @router.post("/tasks/{task_id}/stop")
 async def stop(request: Request, task_id: str) -> Response:
     found = task(console_of(request).home, task_id)
-    tells = (f"`{found.command}` is asked to end. A live run ends after its current batch.",)
-    change = AskedChange(
-        "stop job", f"Stop {task_id}", ("jobs", task_id, "--stop", "--json"), tells, found.app, found.run
-    )
-    return confirmed(request, await form_of(request), change, f"/tasks/{task_id}")
+    return confirmed(request, await form_of(request), stop_job_change(found), f"/tasks/{task_id}")
+
+
+@router.post("/tasks/{task_id}/dismiss")
+async def dismiss(request: Request, task_id: str) -> Response:
+    found = task(console_of(request).home, task_id)
+    return confirmed(request, await form_of(request), dismiss_change(found), f"/tasks/{task_id}")
 
 
 @router.get("/audit")

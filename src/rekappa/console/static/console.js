@@ -21,8 +21,26 @@ function localTimes(root) {
     one.textContent = `${day} ${clock}`;
     one.append(utc);
   }
+  for (const chart of root.querySelectorAll("svg")) drawnTimes(chart);
   if (new Date().getTimezoneOffset() !== 0) {
     for (const one of root.querySelectorAll(".zone")) one.textContent = "your time";
+  }
+}
+
+// The times of a chart that has them in its drawing: the same, and a day where it begins in the reader's zone.
+function drawnTimes(chart) {
+  let last = "";
+  for (const one of chart.querySelectorAll("[data-at]:not([data-done])")) {
+    const moment = new Date(one.dataset.at), { day, clock } = reading(moment);
+    one.dataset.done = "1";
+    if (moment.getTimezoneOffset() === 0) continue;
+    if (one.dataset.shape === "bar") {
+      const title = one.querySelector("title");
+      title.textContent = `${day} ${clock} your time\n${title.textContent}`;
+      continue;
+    }
+    one.textContent = { seconds: clock, minutes: clock.slice(0, 5), date: day, "new day": day === last ? "" : day }[one.dataset.shape];
+    if (one.dataset.shape === "new day") last = day;
   }
 }
 
