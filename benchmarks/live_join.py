@@ -1,8 +1,9 @@
 """The files of a live join over a day: checkpoint, state and savepoints while events keep coming.
 
 A real run, from Kafka, of the shape that keeps the most files: a join has four state stores in every partition. Time
-is simulated: every micro-batch brings three minutes of events, so that 480 of them are a day, and savepoints are asked
-for by that clock, every five batches. Files are counted in quarters of the day.
+is simulated: every micro-batch brings five minutes of events, so that 288 of them are a day, Spark keeps as many
+batches as it would at that trigger, and savepoints are asked for by that clock, every third batch. Files are counted
+in quarters of the day.
 """
 
 from __future__ import annotations
@@ -20,33 +21,41 @@ from rekappa.checkpoints.savepoints import keep_points
 from rekappa.config.bind import load_app
 from rekappa.config.load import load
 from rekappa.home import Home
-from rekappa.runs.live import run_live
+from rekappa.produce.topics import create_topics
+from rekappa.runs.live import kept_batches, run_live
 from rekappa.runs.queries import QueryProgress
 from rekappa.spark.offsetlog import last_committed
 from rekappa.stack.broker import down, up
 from rekappa.store.runs import RunStore
 
-BATCHES = int(os.environ.get("REKAPPA_BENCH_BATCHES", "480"))
-SHORT = 5
+BATCHES = int(os.environ.get("REKAPPA_BENCH_BATCHES", "288"))
+STEP = timedelta(minutes=5)
+"""What a micro-batch brings."""
+SHORT = 3
 """Micro-batches in a quarter of an hour."""
 EACH = 60
 """Events of each topic in a micro-batch."""
-START = datetime(2026, 11, 1, tzinfo=UTC)
-CONFIG = """
+START = datetime.now(UTC)
+"""The day to come: to the run's own clock its savepoints are never old, nor is another one due."""
+CONFIG = f"""
 app: day
 sources:
   shown:
     schema: id BIGINT, event_ts TIMESTAMP
     event_time: event_ts
-    candidates: {live: {type: kafka, topic: shown, max_records_per_batch: 60}}
+    candidates: {{live: {{type: kafka, topic: shown, max_records_per_batch: {EACH}}}}}
   played:
     schema: id BIGINT, event_ts TIMESTAMP
     event_time: event_ts
-    candidates: {live: {type: kafka, topic: played, max_records_per_batch: 60}}
+    candidates: {{live: {{type: kafka, topic: played, max_records_per_batch: {EACH}}}}}
 sinks:
-  joined: {type: iceberg, table: lake.day.joined}
+  joined: {{type: iceberg, table: lake.day.joined}}
 profiles:
-  live: {trigger: 100 ms, spark.sql.shuffle.partitions: 4, spark.sql.streaming.stateStore.maintenanceInterval: 10s}
+  live:
+    trigger: 100 ms
+    spark.sql.shuffle.partitions: 4
+    spark.sql.streaming.stateStore.maintenanceInterval: 10s
+    spark.sql.streaming.minBatchesToRetain: {kept_batches(STEP)}
 """
 APP = '''
 from pyspark.sql import functions as F
@@ -66,7 +75,8 @@ def joined(shown, played):
 
 
 def main() -> dict[str, Any]:
-    """Files after each quarter of the day, and how many there are at its end to those at its half."""
+    """Files after each quarter of the day, and how many there are at its end to those at its half: 1 has levelled off.
+    Savepoints and the table's snapshots are kept for three days, and have not."""
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder, "day")
         root.mkdir()
@@ -87,17 +97,11 @@ def main() -> dict[str, Any]:
 
 def _day(root: Path, home: Home, bootstrap: str) -> dict[str, dict[str, int]]:
     from confluent_kafka import Producer
-    from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
-    for done in (
-        AdminClient({"bootstrap.servers": bootstrap})
-        .create_topics([NewTopic(topic, 1, 1) for topic in ("shown", "played")])
-        .values()
-    ):
-        done.result(60)
+    create_topics(bootstrap, ("shown", "played"), partitions=1)
     producer = Producer({"bootstrap.servers": bootstrap})
     for number in range(BATCHES * EACH):
-        moment = START + timedelta(minutes=3) * (number / EACH)
+        moment = START + STEP * (number / EACH)
         event = json.dumps({"id": number, "event_ts": moment.isoformat()}).encode()
         for topic in ("shown", "played"):
             producer.produce(topic, event, partition=0)
@@ -109,10 +113,13 @@ def _day(root: Path, home: Home, bootstrap: str) -> dict[str, dict[str, int]]:
 
     def watch(_: list[QueryProgress]) -> None:
         run = RunStore.open(home).runs("day")[0].id
-        done = (last_committed(home.checkpoint("day", run) / "joined") or 0) + 1
+        last = last_committed(home.checkpoint("day", run) / "joined")
+        if last is None:
+            return
+        done = last + 1
         if done // SHORT not in kept:
             kept.add(done // SHORT)
-            keep_points(home, "day", run, ["joined"], START + timedelta(minutes=15) * (done // SHORT))
+            keep_points(home, "day", run, ["joined"], START + STEP * SHORT * (done // SHORT))
         quarter = f"{4 * done // BATCHES}/4"
         if quarter not in found:
             found[quarter] = _files(home)

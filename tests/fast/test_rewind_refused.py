@@ -5,9 +5,11 @@ Each ends with code 2 and names what is wrong; afterwards every file and every r
 
 from __future__ import annotations
 
+import json
+import shutil
 import zipfile
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -18,9 +20,10 @@ from click.testing import CliRunner
 from rekappa.checkpoints.savepoints import take
 from rekappa.cli.main import main
 from rekappa.home import Home
+from rekappa.recovery.plan import RewindPlan
 from rekappa.runs.current import OPEN, REWIND, UNDOING
 from rekappa.storage.location import Location
-from rekappa.store.record import Batch, Kind, Run, State
+from rekappa.store.record import Batch, Fork, Kind, Run, State
 from rekappa.store.runs import RunStore
 
 RUN = "live_20261101_000000_ab12"
@@ -46,6 +49,7 @@ sinks:
   counts: {type: "null"}
 """
 BATCHES = 6
+FIRST, MINUTE = datetime(2026, 11, 1, tzinfo=UTC), timedelta(minutes=1)
 
 
 @dataclass(frozen=True)
@@ -68,13 +72,17 @@ class Shop:
             "batches": self.store.batches(RUN, "counts"),
         }
 
-    def call(self, *words: str) -> Any:
-        environ = {"REKAPPA_HOME": str(self.home.root)}
+    def call(self, *words: str, home: Home | None = None) -> Any:
+        environ = {"REKAPPA_HOME": str((home or self.home).root)}
         return CliRunner(env=environ).invoke(main, [words[0], str(self.folder), *words[1:]])
 
 
 @pytest.fixture
-def shop(tmp_path: Path) -> Shop:
+def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Shop:
+    def no_spark(*_: Any) -> None:
+        raise AssertionError("Spark is started")
+
+    monkeypatch.setattr("rekappa.runs.live.live_session", no_spark)
     folder = tmp_path / "shop"
     folder.mkdir()
     (folder / "app.py").write_text(CODE)
@@ -83,7 +91,7 @@ def shop(tmp_path: Path) -> Shop:
     store = RunStore.open(home)
     spec = {"selected": {"clicks": "live"}, "targets": {"counts": ""}, "elsewhere": {}}
     store.create(Run(RUN, "shop", Kind.LIVE, str(folder), state=State.STOPPED, spec=spec))
-    store.record_batches(Batch(RUN, "counts", at, (), None, datetime.now(UTC)) for at in range(-1, BATCHES))
+    store.record_batches(Batch(RUN, "counts", at, (), None, FIRST + at * MINUTE) for at in range(-1, BATCHES))
     made = Shop(folder, home, store)
     for at in range(BATCHES):
         (made.query / "offsets" / str(at)).write(f'v1\n{{"batchTimestampMs":1790000000000}}\n{{"clicks":{{"0":{at}}}}}')
@@ -166,7 +174,11 @@ REFUSALS: dict[str, tuple[Callable[[Shop], object], tuple[str, ...], tuple[str, 
     ),
     "before the first": (nothing, ("--to", LONG_AGO), ("was committed by", "can be restored: 0 (")),
     "no time": (nothing, ("--to", "teatime"), ("Cannot rewind to 'teatime'", "Write a batch's number")),
-    "an unknown savepoint": (kept, ("--savepoint", "other"), ("savepoint 'other' holds no batch",)),
+    "an unknown savepoint": (
+        kept,
+        ("--savepoint", "other"),
+        ("Cannot find savepoint 'other' of 'shop'", "There are: kept."),
+    ),
     "a savepoint that lost a file": (
         kept_and_lost,
         ("--savepoint", "kept"),
@@ -222,6 +234,82 @@ def test_a_run_that_is_going_and_a_person_who_can_t_be_asked(shop: Shop) -> None
         ended = shop.call("rewind", *words)
         assert (ended.exit_code, "Cannot ask for consent" in ended.output) == (2, True), ended.output
     assert shop.everything() == before, "no savepoint was taken"
+
+
+def rewound(shop: Shop, **progress: Any) -> str:
+    """The run was rewound; answers the operation."""
+    plan = RewindPlan("live_20261102_000000_cd34", "shop", RUN, ())
+    made = Run(
+        plan.operation, "shop", Kind.LIVE, str(shop.folder), spec={**shop.store.run(RUN).spec, "rewind": plan.as_json()}
+    )
+    shop.store.fork_runs([Fork(replace(made, progress=progress), RUN, {"counts": 2})])
+    return plan.operation
+
+
+def test_times_are_those_of_the_commits_also_where_files_were_copied(shop: Shop) -> None:
+    copied = Home(shop.home.root.with_name("copied"))
+    shutil.copytree(shop.home.root, copied.root)
+    told = [json.loads(shop.call("checkpoints", "--json", home=home).stdout) for home in (shop.home, copied)]
+    assert told[0] == told[1]
+    assert [one["batch"] for one in told[0]] == list(range(BATCHES))
+    assert [one["committed"] for one in told[0]] == sorted({one["committed"] for one in told[0]})
+
+
+def test_a_savepoint_of_an_older_batch_says_so_and_the_dry_run_too(shop: Shop) -> None:
+    lost("state/0/0/6.zip")(shop)
+    lost("state/0/0/5.changelog")(shop)
+    for more, key in ((("--dry-run",), "would_take"), ((), "name")):
+        ended = CliRunner(env={"REKAPPA_HOME": str(shop.home.root)}).invoke(
+            main, ["savepoint", "take", str(shop.folder), "old", "--json", *more]
+        )
+        assert ended.exit_code == 0, ended.output
+        told = json.loads(ended.stdout)
+        assert (told[key], told["batches"]) == ("old", {"counts": 3})
+        assert "batch 3 is kept, not the newest: batch 4 lacks state/0/0/5.changelog" in ended.stderr
+    without_log(shop)
+    for options in ((), ("--dry-run",)):
+        ended = CliRunner(env={"REKAPPA_HOME": str(shop.home.root)}).invoke(
+            main, ["savepoint", "take", str(shop.folder), *options]
+        )
+        assert (ended.exit_code, "no batch that can be restored" in ended.output) == (2, True), ended.output
+
+
+def test_a_savepoint_without_a_name_that_was_meant_to_have_one(shop: Shop) -> None:
+    for more in ((), ("--dry-run",)):
+        ended = CliRunner(env={"REKAPPA_HOME": str(shop.home.root)}).invoke(
+            main, ["savepoint", "take", str(shop.folder), "", *more]
+        )
+        assert (ended.exit_code, "Cannot name a savepoint ''" in ended.output) == (2, True), ended.output
+    assert not shop.home.savepoints("shop").names()
+
+
+def test_nothing_to_resume_or_undo_is_told_by_the_store_alone(shop: Shop) -> None:
+    """Named by the app or by the operation."""
+
+    def refused(words: str, *command: str) -> None:
+        before = shop.everything()
+        ended = CliRunner(env={"REKAPPA_HOME": str(shop.home.root)}).invoke(main, ["rewind", *command])
+        assert (ended.exit_code, words in " ".join(ended.output.split())) == (2, True), ended.output
+        assert shop.everything() == before
+
+    app = str(shop.folder)
+    refused("Cannot resume a rewind of 'shop': none is open", "--resume", app)
+    refused("its run live_20261101_000000_ab12 was not rewound", app, "--undo")
+    refused("that run was not made by one", "--resume", RUN)
+    refused("Cannot find", "--resume", "live_20261102_000000_cd34")
+    operation = rewound(shop)
+    refused("none is open", "--resume", operation)
+    with shop.store.claim(["live shop/counts"], "run 'shop'") as claim:
+        claim.begin(operation)
+        refused(f"run {operation} is going", operation, "--undo")
+        claim.end(State.STOPPED)
+    # It was rewound once more since, which makes the other one no longer the last.
+    plan = RewindPlan("live_20261103_000000_ef56", "shop", operation, ())
+    spec = {**shop.store.run(operation).spec, "rewind": plan.as_json()}
+    again = Run(plan.operation, "shop", Kind.LIVE, str(shop.folder), spec=spec, progress={REWIND: OPEN})
+    shop.store.fork_runs([Fork(again, operation, {"counts": 1})])
+    for option in ("--resume", "--undo"):
+        refused(f"the last rewind of 'shop' is {again.id}", option, operation)
 
 
 def test_nothing_has_run(shop: Shop, tmp_path: Path) -> None:

@@ -113,6 +113,15 @@ def test_a_live_run_keeps_points_and_nothing_twice_while_it_is_idle(tmp_path: Pa
     assert made is not None
     assert made.batches == {"plays": 2}
     assert keep_points(home, "app", "live_1", ["plays"], NOW + timedelta(hours=151)) is None
+    # What kills have left of others: an automatic one goes, that of a person goes when it is taken again.
+    for name in (name_for(NOW + timedelta(hours=151), automatic=True), "by-hand"):
+        (home.savepoints("app") / name / "plays/metadata").write("{}")
+    left = [len(home.savepoints("app").names())]
+    for hours in (152, 160):
+        keep_points(home, "app", "live_1", ["plays"], NOW + timedelta(hours=hours))
+        left.append(len(home.savepoints("app").names()))
+    assert left == [3, 3, 2]
+    assert "by-hand" in home.savepoints("app").names()
 
 
 @given(st.lists(st.integers(0, 10_000), unique=True), st.booleans())

@@ -91,7 +91,7 @@ class Booted:
     """An app that reads one topic of two regions, and what it has written."""
 
     def __init__(
-        self, spark: SparkSession, folder: Path, home: Home, broker: str, hours: float, bound: str = "4m"
+        self, spark: SparkSession, folder: Path, home: Home, broker: str, hours: float, bound: str = "8m"
     ) -> None:
         name = f"b{uuid4().hex[:8]}"
         self.spark, self.start = spark, hours_ago(hours)
@@ -195,7 +195,7 @@ def test_history_then_live_then_past_retention(spark: SparkSession, tmp_path: Pa
     run = app.bootstrap(app.start)
     assert app.seen() == Counter(), "what history gives is held back"
     lines = app.logged(run.id, "seen")
-    assert len(lines) > 3, "several slices"
+    assert len(lines) > 2, "several slices"
     assert json.loads(lines[-1][1] or "") == {f"us.{app.name}": {"0": 400, "1": 400, "2": 400}}
 
     moment = datetime.now(UTC)

@@ -17,7 +17,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from rekappa.checkpoints.files import appearing, listed, named_in, take_over
-from rekappa.checkpoints.points import RestartPoint, last_restorable, needed_files, restart_points
+from rekappa.checkpoints.points import (
+    CheckpointFile,
+    RestartPoint,
+    last_restorable,
+    needed_files,
+    restart_points,
+)
 from rekappa.errors import RunError
 from rekappa.home import Home
 from rekappa.storage.location import Location
@@ -29,7 +35,7 @@ stay after that; and for how long they do."""
 _ATTEMPTS = 5
 _FILE = "savepoint.json"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
-_AUTOMATIC = "auto-"
+_AUTOMATIC, _MOMENT = "auto-", "%Y%m%dT%H%M%SZ"
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,20 +87,44 @@ def take(home: Home, app: str, run: str, queries: Iterable[str], name: str, at: 
     return made
 
 
+def would_take(home: Home, app: str, run: str, queries: Iterable[str]) -> dict[str, int]:
+    """The batch of each query that `take` would keep now; refuses as that does."""
+    folder = home.checkpoint(app, run)
+    return {query: _newest(folder / query, listed(folder / query)).batch for query in sorted(queries)}
+
+
+def passed_over(home: Home, app: str, run: str, batches: Mapping[str, int]) -> dict[str, RestartPoint]:
+    """The queries whose next batch after these was committed, and can't be restored."""
+    found: dict[str, RestartPoint] = {}
+    for query, batch in batches.items():
+        points = restart_points(listed(home.checkpoint(app, run) / query))
+        found.update((query, one) for one in points if one.batch == batch + 1 and one.lacking)
+    return found
+
+
 def _keep_newest(source: Location, into: Location) -> RestartPoint:
     for _ in range(_ATTEMPTS):
         try:
             files = listed(source)
-            point = last_restorable(restart_points(files))
-            if point is None:
-                break
+            point = _newest(source, files)
             take_over(source, needed_files(files, point.batch, named_in(source)), into)
         except FileNotFoundError:
             # The run went on and purged it: there is a newer one.
             into.remove()
             continue
         return point
-    raise RunError(
+    raise _none(source)
+
+
+def _newest(source: Location, files: Mapping[str, CheckpointFile]) -> RestartPoint:
+    point = last_restorable(restart_points(files))
+    if point is None:
+        raise _none(source)
+    return point
+
+
+def _none(source: Location) -> RunError:
+    return RunError(
         f"Cannot take a savepoint of query {source.name!r}: it has no batch that can be restored",
         hint="`rekappa checkpoints APP` says what its batches lack. One that has not committed a batch yet has none.",
     )
@@ -126,7 +156,15 @@ def drop(home: Home, one: Savepoint) -> None:
 
 def name_for(at: datetime, *, automatic: bool) -> str:
     """A name that says when: of a person's savepoint without one, or of an automatic one."""
-    return f"{_AUTOMATIC if automatic else ''}{at.astimezone(UTC):%Y%m%dT%H%M%SZ}"
+    return f"{_AUTOMATIC if automatic else ''}{at.astimezone(UTC):{_MOMENT}}"
+
+
+def _moment(name: str) -> datetime | None:
+    """When an automatic savepoint was begun; None for the name of another."""
+    try:
+        return datetime.strptime(name, _AUTOMATIC + _MOMENT).replace(tzinfo=UTC)
+    except ValueError:
+        return None
 
 
 def is_due(known: Iterable[Savepoint], run: str, now: datetime, every: timedelta = EVERY) -> bool:
@@ -157,7 +195,17 @@ def keep_points(home: Home, app: str, run: str, queries: Iterable[str], now: dat
         made = take(home, app, run, queries, name_for(now, automatic=True), now)
     for one in outlived(known, now):
         drop(home, one)
+    _drop_halves(home, app, now)
     return made
+
+
+def _drop_halves(home: Home, app: str, now: datetime) -> None:
+    """Remove what a kill has left of automatic savepoints: nobody takes one of the same name again."""
+    for name in home.savepoints(app).names():
+        folder = home.savepoints(app) / name
+        taken = _moment(name)
+        if taken is not None and now - taken > DENSE and not (folder / _FILE).exists():
+            folder.remove()
 
 
 def _holds_newest(home: Home, known: Iterable[Savepoint], app: str, run: str, queries: Iterable[str]) -> bool:

@@ -101,8 +101,7 @@ def _verdict(one: KnownPoint) -> str:
 def savepoint() -> None:
     """Keep a point of APP's live job under a name, whatever Spark purges later; list them; drop them.
 
-    A live run takes one by itself every quarter of an hour, if anything came. Those of the last six hours stay, of
-    older ones one an hour, and none longer than three days. One that you named stays until you drop it.
+    A live run takes one by itself every quarter of an hour; they thin out to one an hour, and go after three days.
     """
 
 
@@ -122,19 +121,26 @@ def take(app: str, name: str | None, overrides: tuple[str, ...], dry_run: bool, 
 
     from rekappa.checkpoints import savepoints
     from rekappa.operations.deeds import record_deed
-    from rekappa.recovery.listing import queries_of, query_restarts
+    from rekappa.recovery.listing import queries_of
 
     home = Home.locate()
     store, run = _current(app, overrides)
-    chosen = name or savepoints.name_for(datetime.now(UTC), automatic=False)
+    chosen = savepoints.name_for(datetime.now(UTC), automatic=False) if name is None else name
+    savepoints.require_name(chosen)
     out = output(as_json)
+    batches = savepoints.would_take(home, run.app, run.id, queries_of(store, run))
     if dry_run:
-        newest = {query: each[-1].point.batch for query, each in query_restarts(home, store, run).items() if each}
-        out.record({"would_take": chosen, "run": run.id, "batches": newest})
-        return
-    record_deed(home, "savepoint", run.app, run.id, name=chosen)
-    made = savepoints.take(home, run.app, run.id, queries_of(store, run), chosen)
-    out.record(_record(made), title="Savepoint")
+        out.record({"would_take": chosen, "run": run.id, "batches": batches})
+    else:
+        record_deed(home, "savepoint", run.app, run.id, name=chosen)
+        made = savepoints.take(home, run.app, run.id, queries_of(store, run), chosen)
+        batches = dict(made.batches)
+        out.record(_record(made), title="Savepoint")
+    for query, one in savepoints.passed_over(home, run.app, run.id, batches).items():
+        click.echo(
+            f"query {query}: batch {batches[query]} is kept, not the newest: batch {one.batch} lacks {one.lacking[0]}",
+            err=True,
+        )
 
 
 @savepoint.command("list")

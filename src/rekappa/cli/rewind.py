@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from rekappa.cli.options import app_argument, dry_run_option, json_option, set_option
+from rekappa.cli.options import dry_run_option, json_option, set_option
 from rekappa.cli.output import Output, output
 from rekappa.errors import RunError
 from rekappa.home import Home
@@ -16,10 +16,12 @@ if TYPE_CHECKING:
     from rekappa.recovery.choose import Wanted
     from rekappa.recovery.live_app import LiveApp
     from rekappa.recovery.plan import QueryRewind, RewindPlan
+    from rekappa.store.record import Run
+    from rekappa.store.runs import RunStore
 
 
 @click.command()
-@app_argument
+@click.argument("app", metavar="APP|OPERATION")
 @set_option
 @click.option("--to", metavar="TIME|BATCH", help="The last batch committed by then, or the batch of that number.")
 @click.option("--savepoint", metavar="NAME", help="The batches that a savepoint holds.")
@@ -55,13 +57,15 @@ def rewind(
 
     What was sent to a topic stays there and no longer counts: `rekappa lineage TOPIC`. Known apps that read the topic
     are rewound with it by --cascade, each to its last point before the first such message; as one operation, which
-    --resume completes and --undo takes back, whichever of the apps is named.
+    --resume completes and --undo takes back, whichever of the apps is named, or the operation: the id of a run that it
+    made.
 
     \b
       rekappa stop RUN
       rekappa rewind take_rate --to 2026-11-01T13:00Z --dry-run
       rekappa rewind take_rate --to 2026-11-01T13:00Z --start
       rekappa rewind take_rate --undo
+      rekappa rewind --resume live_20261101_160000_ab12
       rekappa rewind enrich --to 2026-11-01T13:00Z --cascade --start
     """
     from rekappa.config.bind import load_app
@@ -69,6 +73,7 @@ def rewind(
     from rekappa.operations.deeds import record_deed
     from rekappa.recovery import rewind as operation
     from rekappa.recovery.listing import queries_of
+    from rekappa.recovery.live_app import loaded_of
     from rekappa.recovery.points import require_points
     from rekappa.runs.current import current_run
     from rekappa.runs.live import live_session
@@ -76,10 +81,11 @@ def rewind(
 
     home = Home.locate()
     wanted = _wanted(to, savepoint, new_savepoint, no_state, completing or undoing)
-    loaded = load(app, overrides=overrides)
-    bound = load_app(loaded)
-    store = RunStore.existing(home)
     out = output(as_json)
+    store = RunStore.existing(home)
+    made = _made_by_a_rewind(store, app) if wanted is None else None
+    loaded = load(app, overrides=overrides) if made is None else loaded_of(made, *overrides)
+    bound = load_app(loaded)
 
     def note(text: str) -> None:
         click.echo(f"{text} …", err=True)
@@ -92,14 +98,18 @@ def rewind(
             raise RunError(
                 "Cannot show what --undo or --resume would do: the plan that was made is what they carry out"
             )
+        # What the store alone tells is refused before Spark is started.
+        plan = (operation.resumable if completing else operation.undoable)(store, loaded)
+        if made is not None and made.id not in {part.operation for part in plan.apps}:
+            raise RunError(f"Cannot go on with {made.id}: the last rewind of {made.app!r} is {plan.operation}")
         record_deed(home, "resume rewind" if completing else "undo rewind", loaded.config.app)
         live = opened()
         ended = (operation.resume if completing else operation.undo_rewind)(live, tell=note)
         out.record({"app": ended.app, "run": ended.id, "state": ended.state}, title="Goes on")
         return
+    require_points(home, store, current_run(store, loaded), loaded, bound, wanted)
     if not (yes or dry_run):
         _require_terminal()
-    require_points(home, store, current_run(store, loaded), loaded, bound, wanted)
     if cascade and not dry_run:
         _stop_chain(opened(), yes)
     run = current_run(store, loaded) if dry_run else operation.rewindable(store, loaded)
@@ -116,7 +126,7 @@ def rewind(
     record_deed(home, "rewind", run.app, run.id, to=to or savepoint or ("newest" if new_savepoint else "no state"))
     ended = operation.rewind(live, plan, tell=note)
     if start and plan.downstream:
-        out.message("; ".join(_start_detached(home, store.run(one.operation).folder) for one in plan.apps))
+        out.message("; ".join(_start_detached(home, store.run(one.operation)) for one in plan.apps))
         return
     if start:
         from rekappa.runs.live import run_live
@@ -124,6 +134,16 @@ def rewind(
         ended = run_live(loaded, bound, home, tell=note)
     goes_on = ", ".join(f"rekappa run {one.app}" for one in plan.apps)
     out.message(f"{ended.id} goes on: {goes_on}" if not start else f"{ended.id} {ended.state}")
+
+
+def _made_by_a_rewind(store: RunStore, word: str) -> Run | None:
+    """The run of this id, if the word is no app but an operation; refused where no rewind has made it."""
+    from rekappa.store.record import Kind
+
+    run = next((one for one in store.runs(kind=Kind.LIVE) if one.id == word), None)
+    if run is not None and "rewind" not in run.spec:
+        raise RunError(f"Cannot find a rewind {word!r}: that run was not made by one")
+    return run
 
 
 def _agree(question: str, yes: bool) -> None:
@@ -152,17 +172,16 @@ def _stop_chain(live: LiveApp, yes: bool) -> None:
         stop_run(live.store, run.id)
 
 
-def _start_detached(home: Home, folder: str) -> str:
-    """The app in a process of its own, as `rekappa start` does."""
+def _start_detached(home: Home, run: Run) -> str:
+    """The run in a process of its own, as `rekappa start` does, with the choices that it was begun with."""
     from pathlib import Path
 
-    from rekappa.config.load import load
     from rekappa.operations.changes import begin, live_change
     from rekappa.operations.deeds import acting
 
-    name = load(folder).config.app
-    core = acting(home, Path(folder))
-    return f"{name} runs as {begin(core, live_change(core, name)).id}"
+    core = acting(home, Path(run.folder))
+    change = live_change(core, run.app, overrides=tuple(run.spec.get("overrides", ())))
+    return f"{run.app} runs as {begin(core, change).id}"
 
 
 def _wanted(to: str | None, savepoint: str | None, newest: bool, no_state: bool, other: bool) -> Wanted | None:

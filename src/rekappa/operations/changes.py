@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from rekappa.config.load import load
 from rekappa.errors import PublishError, RunError
 from rekappa.operations.core import Core
 from rekappa.operations.runs import Resumption, resumption
@@ -53,9 +54,9 @@ def sets(overrides: Sequence[str]) -> tuple[str, ...]:
     return tuple(f"--set={one}" for one in overrides)
 
 
-def live_change(core: Core, app: str, *, fresh: bool = False) -> AskedChange:
-    """`rekappa start APP`."""
-    loaded = core.loaded(app)
+def live_change(core: Core, app: str, *, fresh: bool = False, overrides: tuple[str, ...] | None = None) -> AskedChange:
+    """`rekappa start APP`, with the overrides that are kept for its next runs, or with others."""
+    loaded = core.loaded(app) if overrides is None else load(core.app(app).folder, overrides=overrides)
     read = ", ".join(f"{name} from {source.selected}" for name, source in loaded.config.sources.items())
     words = ("run", str(loaded.folder), *(("--fresh",) if fresh else ()), *sets(loaded.overrides), "--json")
     begins = "A new run begins with empty state." if fresh else "It goes on where the last live run stopped, if any."

@@ -7,14 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from rekappa.config.bind import Query
-from rekappa.config.load import load
+from rekappa.config.load import FILE, load
 from rekappa.config.model import IcebergCandidate, KafkaCandidate, KafkaSink
 from rekappa.errors import RekappaError, RunError
 from rekappa.recovery.consumers import TopicOf, address_of, reads
 from rekappa.recovery.graph import ChainedQuery, Flow, downstream
 from rekappa.recovery.live_app import LiveApp
+from rekappa.store.host import this_host
+from rekappa.store.kept import folder_of
+from rekappa.store.leases import run_lease
 from rekappa.store.record import Kind, Run, State
 
 
@@ -36,6 +40,12 @@ def chain_of(head: LiveApp) -> Chain:
         here = waiting.pop()
         for topic in {topic for query in here.queries for topic in _written(here, query)}:
             for name in [name for name, run in others.items() if name not in apps and _touches(head, run, topic)]:
+                if not _is_here(others[name]):
+                    raise RunError(
+                        f"Cannot rewind {head.name!r}: app {name!r} reads its topic {topic[1]!r}, and its folder "
+                        f"{others[name].folder} is not on this machine",
+                        hint="Rewind them where the folders of all of them are.",
+                    )
                 apps[name] = LiveApp.of_run(head.home, others[name])
                 waiting.append(apps[name])
     flows = tuple(sorted(_flows(apps)))
@@ -58,12 +68,26 @@ def _others(head: LiveApp) -> dict[str, Run]:
     return found
 
 
+def _is_here(run: Run) -> bool:
+    return (Path(run.folder) / FILE).is_file()
+
+
 def _touches(head: LiveApp, run: Run, topic: TopicOf) -> bool:
-    """Whether the run's app reads the topic. One whose folder is gone, or can't be read, is nobody's reader."""
-    try:
-        loaded = load(run.folder, overrides=run.spec.get("overrides", ()))
-    except RekappaError:
+    """Whether the run's app reads the topic; refused where nobody can tell: what it has read would stay as it is.
+
+    Of an app on another machine its kept code tells. One whose folder is gone from this machine, and that is not going,
+    is nobody's reader.
+    """
+    held = head.store.lease(run_lease(run.id))
+    if not (_is_here(run) or run.state.going or (held is not None and held.machine != this_host().machine)):
         return False
+    try:
+        loaded = load(folder_of(head.home, run), overrides=run.spec.get("overrides", ()))
+    except RekappaError as error:
+        raise RunError(
+            f"Cannot tell whether app {run.app!r} reads topic {topic[1]!r}: {error.message}",
+            hint=f"{error.hint or 'Mend its configuration.'} If nobody runs it any more, remove its folder.",
+        ) from None
     return any(topic in set(reads(loaded.config, head.home, name)) for name in loaded.config.sources)
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -50,9 +50,24 @@ def query_restarts(home: Home, store: RunStore, run: Run, *, verify: bool = Fals
     """Where each query of the run can be restarted, oldest first."""
     kept = savepoints(home, run.app)
     return {
-        query: restarts(home, run.app, query, line(store, run, query), kept, verify=verify)
+        query: _timed(store, restarts(home, run.app, query, line(store, run, query), kept, verify=verify))
         for query in queries_of(store, run)
     }
+
+
+def _timed(store: RunStore, found: Sequence[Restart]) -> tuple[Restart, ...]:
+    """Each with the time of its commit as the store has it: a file that was copied, by a restore or into an object
+    store, tells only of the copy."""
+    firsts: dict[tuple[str, str], int] = {}
+    for one in found:
+        firsts[one.run, one.query] = min(one.point.batch, firsts.get((one.run, one.query), one.point.batch))
+    times = {own: store.commit_times(*own, first) for own, first in firsts.items()}
+    return tuple(
+        replace(one, point=replace(one.point, committed=moment))
+        if (moment := times[one.run, one.query].get(one.point.batch)) is not None
+        else one
+        for one in found
+    )
 
 
 def known_points(home: Home, store: RunStore, run: Run, *, verify: bool = False) -> tuple[KnownPoint, ...]:

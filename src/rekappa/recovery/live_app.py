@@ -24,6 +24,12 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+def loaded_of(run: Run, *more: str) -> Loaded:
+    """The configuration of a run's app as it is now, with the choices that the run was begun with, and `more` of
+    them."""
+    return load(run.folder, overrides=(*run.spec.get("overrides", ()), *more))
+
+
 @dataclass(frozen=True)
 class LiveApp:
     spark: SparkSession
@@ -34,7 +40,7 @@ class LiveApp:
     @classmethod
     def of_run(cls, home: Home, run: Run) -> LiveApp:
         """The app of a live run, with the code as it is now and the choices that the run was begun with."""
-        loaded = load(run.folder, overrides=run.spec.get("overrides", ()))
+        loaded = loaded_of(run)
         return cls(live_session(loaded, home), home, loaded, load_app(loaded))
 
     def session(self) -> SparkSession:

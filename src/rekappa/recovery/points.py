@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from rekappa.app import App
 from rekappa.checkpoints.fork import files_of
+from rekappa.checkpoints.savepoints import savepoint
 from rekappa.config.bind import queries
 from rekappa.config.load import Loaded
 from rekappa.home import Home
-from rekappa.recovery.choose import NoState, Wanted, choose
+from rekappa.recovery.choose import NoState, ToSavepoint, Wanted, choose
 from rekappa.recovery.listing import query_restarts
 from rekappa.runs.current import require_same_sources, require_settled
 from rekappa.store.record import Run
@@ -20,6 +21,8 @@ def require_points(home: Home, store: RunStore, run: Run, loaded: Loaded, app: A
     require_settled(run)
     if isinstance(wanted, NoState):
         return
+    if isinstance(wanted, ToSavepoint):
+        savepoint(home, run.app, wanted.name)
     require_same_sources(run, loaded)
     known = query_restarts(home, store, run)
     for query in queries(loaded.config, app):

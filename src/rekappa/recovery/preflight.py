@@ -6,12 +6,11 @@ and what comes next of Kafka and the archive.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
-from uuid import uuid4
 
+from rekappa.checkpoints.attempts import trial
 from rekappa.checkpoints.files import listed
 from rekappa.checkpoints.fingerprint import read_fingerprint, require_same_state
 from rekappa.checkpoints.fork import files_of, fork
@@ -21,7 +20,6 @@ from rekappa.config.bind import Query
 from rekappa.config.load import Loaded
 from rekappa.config.model import KafkaCandidate
 from rekappa.errors import RunError
-from rekappa.home import Home
 from rekappa.plan.catch_up import aligned_ends
 from rekappa.plan.coverage import Want, dropped
 from rekappa.plan.offsets import Position
@@ -115,18 +113,18 @@ def _compared(one: BuiltQuery, at: Restart) -> tuple[str, ...]:
 
 def _try(spark: SparkSession, live: LiveRun, one: BuiltQuery, at: Restart) -> tuple[str, ...]:
     mode = live.loaded.config.sinks[one.query.sink].output_mode
-    if _run(spark, live.home, one, at.folder, at.point.batch, mode):
+    if _run(spark, live, one, at.folder, at.point.batch, mode):
         return ()
     # Nothing comes after the point: the batch before it has something to read.
     earlier = last_restorable(each for each in restart_points(listed(at.folder)) if each.batch < at.point.batch)
-    if earlier is not None and _run(spark, live.home, one, at.folder, earlier.batch, mode):
+    if earlier is not None and _run(spark, live, one, at.folder, earlier.batch, mode):
         return ()
     return ("not tried: there is nothing to read after this point",)
 
 
-def _run(spark: SparkSession, home: Home, one: BuiltQuery, folder: Location, batch: int, mode: str) -> bool:
+def _run(spark: SparkSession, live: LiveRun, one: BuiltQuery, folder: Location, batch: int, mode: str) -> bool:
     """One batch after the point, into nothing; false if there was nothing to read."""
-    with _scratch(home) as scratch:
+    with trial(live.home, live.loaded.config.app, live.run, one.query.name) as scratch:
         fork(folder, files_of(folder, batch), scratch)
         done: list[int] = []
 
@@ -136,7 +134,11 @@ def _run(spark: SparkSession, home: Home, one: BuiltQuery, folder: Location, bat
             rows.write.format("noop").mode("overwrite").save()
             done.append(number)
 
-        writer = one.rows.writeStream.foreachBatch(nowhere).outputMode(mode).queryName(f"preflight {scratch.name}")
+        writer = (
+            one.rows.writeStream.foreachBatch(nowhere)
+            .outputMode(mode)
+            .queryName(f"preflight {live.run} {scratch.name}")
+        )
         writer = writer.option("checkpointLocation", scratch.uri).trigger(availableNow=True)
         try:
             with settings(spark, {PROVIDER: one.provider, NO_DATA: "false"}):
@@ -165,12 +167,3 @@ def _require_same_topics(one: BuiltQuery, at: Restart) -> None:
 
 def _shown(topics: Sequence[str | None]) -> str:
     return ", ".join(topic or "no topic" for topic in topics) or "nothing"
-
-
-@contextmanager
-def _scratch(home: Home) -> Iterator[Location]:
-    folder = home.storage / "preflight" / uuid4().hex
-    try:
-        yield folder
-    finally:
-        folder.remove()

@@ -13,15 +13,17 @@ journal in the first new run's record tells of; then, in one transaction, the ne
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from datetime import UTC, datetime
 
+from rekappa.checkpoints.attempts import drop_left, forking
 from rekappa.checkpoints.fork import fork
 from rekappa.checkpoints.restarts import FORK
 from rekappa.config.load import Loaded
 from rekappa.errors import RunError
 from rekappa.recovery.chain import chain_of, chained_again
 from rekappa.recovery.journal import RepeatableStep, carry_out
-from rekappa.recovery.live_app import LiveApp
+from rekappa.recovery.live_app import LiveApp, loaded_of
 from rekappa.recovery.plan import RewindPlan, planned_again
 from rekappa.recovery.planning import plan_rewind
 from rekappa.recovery.resets.topics import TopicReset
@@ -30,7 +32,7 @@ from rekappa.runs.history import History
 from rekappa.store.record import Fork, Run
 from rekappa.store.runs import RunStore
 
-__all__ = ["LiveApp", "plan_rewind", "resume", "rewind", "rewindable", "undo_rewind"]
+__all__ = ["LiveApp", "plan_rewind", "resumable", "resume", "rewind", "rewindable", "undo_rewind", "undoable"]
 
 Tell = Callable[[str], None]
 DONE = "done"
@@ -46,28 +48,23 @@ def rewind(live: LiveApp, plan: RewindPlan, *, tell: Tell = lambda text: None) -
     with _alone(planned, "rewind") as store:
         for one, part in planned:
             _require_unchanged(store, one, part)
-        try:
+        with ExitStack() as built:
             for one, part in planned:
+                built.enter_context(forking(one.home, part.app, part.operation))
                 _fork(one, part)
-        except BaseException:
-            for one, part in planned:
-                one.home.checkpoint(part.app, part.operation).remove()
-            raise
-        told = plan.as_json()
-        store.fork_runs([_forked(store, one, part, told) for one, part in planned])
+            told = plan.as_json()
+            store.fork_runs([_forked(store, one, part, told) for one, part in planned])
         return _complete(planned, store, tell)
 
 
 def resume(live: LiveApp, *, tell: Tell = lambda text: None) -> Run:
     """Complete a rewind, or the undoing of one, that was cut short; of all its apps, whichever of them is named."""
-    run = current_run(live.store, live.loaded)
-    if run.progress.get(REWIND) is None:
-        raise RunError(f"Cannot resume a rewind of {run.app!r}: none is open")
-    planned = _planned(live, planned_again(run.spec["rewind"]))
+    plan = resumable(live.store, live.loaded)
+    planned = _planned(live, plan)
     with _alone(planned, "rewind") as store:
-        told = store.run(planned[0][1].operation).progress.get(REWIND)
+        told = store.run(plan.operation).progress.get(REWIND)
         if told is None:
-            raise RunError(f"Cannot resume a rewind of {run.app!r}: it has been completed meanwhile")
+            raise RunError(f"Cannot resume a rewind of {live.name!r}: it has been completed meanwhile")
         return (_complete if told == OPEN else _undo)(planned, store, tell)
 
 
@@ -76,20 +73,9 @@ def undo_rewind(live: LiveApp, *, tell: Tell = lambda text: None) -> Run:
 
     Also the way out of a rewind that can't be completed.
     """
-    run = current_run(live.store, live.loaded)
-    if "rewind" not in run.spec:
-        raise RunError(f"Cannot undo a rewind of {run.app!r}: its run {run.id} was not rewound")
-    planned = _planned(live, planned_again(run.spec["rewind"]))
+    planned = _planned(live, undoable(live.store, live.loaded))
     with _alone(planned, "undo the rewind of") as store:
-        for one, part in planned:
-            now = current_run(store, one.loaded)
-            if now.id != part.operation:
-                raise RunError(
-                    f"Cannot undo the rewind of {run.app!r}: {part.app}, rewound with it, has gone on as {now.id}",
-                    hint=f"`rekappa rewind {part.app} --undo` first.",
-                )
-            if now.state.going:
-                raise RunError(f"Cannot undo the rewind: run {now.id} is going", hint=f"`rekappa stop {now.id}` first.")
+        undoable(store, live.loaded)
         _require_no_other_reader(planned)
         for _, part in planned:
             store.update(part.operation, progress={REWIND: UNDOING})
@@ -105,6 +91,35 @@ def rewindable(store: RunStore, loaded: Loaded) -> Run:
     return run
 
 
+def resumable(store: RunStore, loaded: Loaded) -> RewindPlan:
+    """The rewind of the app that was cut short; refused if there is none. Needs the store alone."""
+    run = current_run(store, loaded)
+    if run.progress.get(REWIND) is None:
+        raise RunError(f"Cannot resume a rewind of {run.app!r}: none is open")
+    return planned_again(run.spec["rewind"])
+
+
+def undoable(store: RunStore, loaded: Loaded) -> RewindPlan:
+    """The last rewind of the app; refused if there was none, or one of its apps runs or has been rewound since. Needs
+    the store and the apps' configurations alone."""
+    run = current_run(store, loaded)
+    if "rewind" not in run.spec:
+        raise RunError(f"Cannot undo a rewind of {run.app!r}: its run {run.id} was not rewound")
+    plan = planned_again(run.spec["rewind"])
+    for part in plan.apps:
+        old = store.run(part.run)
+        own = loaded if old.app == run.app else loaded_of(old)
+        now = current_run(store, own)
+        if now.id != part.operation:
+            raise RunError(
+                f"Cannot undo the rewind of {run.app!r}: {part.app}, rewound with it, has gone on as {now.id}",
+                hint=f"`rekappa rewind {part.app} --undo` first.",
+            )
+        if now.state.going:
+            raise RunError(f"Cannot undo the rewind: run {now.id} is going", hint=f"`rekappa stop {now.id}` first.")
+    return plan
+
+
 def _planned(live: LiveApp, plan: RewindPlan) -> Planned:
     runs = [live.store.run(part.run) for part in plan.apps]
     return list(zip(chained_again(live, runs), plan.apps, strict=True))
@@ -116,6 +131,8 @@ def _alone(planned: Planned, doing: str) -> Iterator[RunStore]:
     store = planned[0][0].store
     leases = [lease for one, _ in planned for lease in one.leases]
     with store.claim(leases, f"{doing} {planned[0][1].app!r}"):
+        for one, part in planned:
+            drop_left(one.home, part.app, {run.id for run in store.runs(part.app)}, datetime.now(UTC))
         yield store
 
 

@@ -50,7 +50,7 @@ def require_settled(run: Run) -> None:
     if run.progress.get(REWIND):
         raise RunError(
             f"Cannot go on with {run.app!r}: the rewind to run {run.id} is not completed",
-            hint=f"`rekappa rewind {run.app} --resume` completes it.",
+            hint=f"`rekappa rewind --resume {run.id}` completes it.",
         )
 
 

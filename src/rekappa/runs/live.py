@@ -12,6 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from rekappa.app import App
+from rekappa.checkpoints.attempts import drop_left
 from rekappa.checkpoints.fingerprint import read_fingerprint, require_same_state, write_fingerprint
 from rekappa.checkpoints.savepoints import keep_points
 from rekappa.config.bind import Query, live_queries
@@ -22,6 +23,7 @@ from rekappa.fence.filter import unknown_sender
 from rekappa.fence.line import Sender
 from rekappa.fence.topic import LINEAGE
 from rekappa.home import Home
+from rekappa.lookups.planned import left_out
 from rekappa.lookups.record import collect_answers
 from rekappa.replay.batches import Feed, record_batches
 from rekappa.runs.built import BuiltQuery, build_queries
@@ -241,6 +243,9 @@ def _start(
     built = [(one, open_sink(one.query.sink, config, live.home, cap)) for one in build_queries(spark, live, feeding)]
     for one, _ in built:
         _require_state(one, live.checkpoint(one.query), tell)
+    for name in sorted({name for one, _ in built for name in live.app.jobs[one.query.job].lookups}):
+        for text in left_out(spark, config, name):
+            tell(f"warning: {text}")
     prepare_sinks(spark, loaded, [(sink, one.rows.schema) for one, sink in built], tell)
     for one, sink in built:
         query, checkpoint, order = one.query, live.checkpoint(one.query), live.feeds(one.query)
@@ -321,6 +326,7 @@ def look_after(
         now = datetime.now(UTC)
         if keep_points(home, run.app, run.id, queries, now) is not None:
             drop_abandoned(home, store, run.app, now)
+            drop_left(home, run.app, {one.id for one in store.runs(run.app)}, now)
             store.drop_batches(run.id, now - remembered)
     except (OSError, RunError) as error:
         tell(f"no savepoint now: {error}")

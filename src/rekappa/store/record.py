@@ -11,6 +11,8 @@ from typing import Any
 
 from rekappa.store.code import Code
 
+_MOMENT = "%Y%m%d_%H%M%S"
+
 
 class Kind(StrEnum):
     LIVE = "live"
@@ -138,4 +140,12 @@ class Fork:
 
 def new_run_id(kind: Kind) -> str:
     """Sorts by time, says what it is, and is a legal part of a table's name."""
-    return f"{kind}_{datetime.now(UTC):%Y%m%d_%H%M%S}_{secrets.token_hex(2)}"
+    return f"{kind}_{datetime.now(UTC):{_MOMENT}}_{secrets.token_hex(2)}"
+
+
+def made_at(run_id: str) -> datetime | None:
+    """When the id was drawn; None for what is no run's id."""
+    try:
+        return datetime.strptime("_".join(run_id.split("_")[1:3]), _MOMENT).replace(tzinfo=UTC)
+    except ValueError:
+        return None

@@ -187,6 +187,14 @@ class RunStore:
         with self._database.reading() as db:
             return [batch_of(row) for row in db.execute(select(BATCHES).where(own).order_by(BATCHES.c.batch))]
 
+    def commit_times(self, run: str, query: str, first: int) -> dict[int, datetime]:
+        """When each micro-batch of the query was committed, from the batch of number `first` on."""
+        own = (BATCHES.c.run == run) & (BATCHES.c.query == query) & (BATCHES.c.batch >= first)
+        with self._database.reading() as db:
+            return {
+                row.batch: row.committed for row in db.execute(select(BATCHES.c.batch, BATCHES.c.committed).where(own))
+            }
+
     def batch_count(self, run: str, before: datetime | None = None) -> int:
         """How many micro-batches `drop_batches` would forget."""
         with self._database.reading() as db:
