@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import fields, is_dataclass
 from datetime import datetime, timedelta
 from enum import Enum
@@ -50,3 +50,8 @@ def plain(value: Any) -> Any:
     if isinstance(value, Path | bytes):
         return str(value) if isinstance(value, Path) else value.hex()
     return str(value)
+
+
+def ranges(found: Iterable[tuple[int, int]]) -> str:
+    """Stretches of numbers, first and last: `1..4, 7`."""
+    return ", ".join(str(low) if low == high else f"{low}..{high}" for low, high in found) or "none"

@@ -200,6 +200,8 @@ class Driver:
     process: subprocess.Popen[str] = field(init=False)
     told: tuple[str, ...] = ()
     since: float = 0.0
+    passed: dict[str, int] = field(default_factory=dict)
+    """How many rows passed the cap of each sink, as of the last answer."""
 
     def __post_init__(self) -> None:
         app = self.folder / "app"
@@ -235,6 +237,7 @@ class Driver:
         found = json.loads(line)
         print(f"{time.monotonic() - self.since:5.1f} s  {' '.join(self.told)}")
         assert found["code"] == expect, (found["out"][-3000:], found["said"][-3000:])
+        self.passed = found["passed"]
         return str(found["out"])
 
     def rekappa(self, *words: str, expect: int = 0) -> Any:

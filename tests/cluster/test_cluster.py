@@ -47,6 +47,8 @@ pytestmark = pytest.mark.timeout(2400)
 WINDOW = ("--start", "2026-11-01 00:00", "--end", "2026-11-01 01:00", "--sink", "totals")
 ORDERED = (*WINDOW, "--mode", "ordered", "--slice-span", "1h")
 IN_ROCKSDB = ("--set", f"profiles.backfill.spark.sql.streaming.stateStore.providerClass={ROCKSDB}")
+CAPPED = ("--set", "sinks.totals.max_rows_per_second=10000", "--set", "sinks.served.max_rows_per_second=10000")
+"""Never reached: what is shown is that executors ask the driver, from the JVM (Iceberg) and from Python."""
 WHOLE, CLOSED = expected(180), 170
 """Events of so many minutes come before the driver dies; the windows that begin before the other are closed then."""
 
@@ -147,9 +149,10 @@ def test_another_machine_goes_on_when_the_driver_dies(servers: Servers, archived
         second.rekappa("resume", died["id"])
         assert staged(servers, died["id"]) == in_window(WHOLE, 60)
         servers.produce(180, 240)
-        second.rekappa("run", "app", "--available-now")
+        second.rekappa("run", "app", "--available-now", *CAPPED)
         added = in_window(expected(240), 230) - in_window(expected(240), CLOSED)
         assert table(servers, "clustered.totals") == before + added
         assert served(servers) == in_window(expected(240), 230)
+        assert min(second.passed.values()) >= added.total(), "a cap was not asked for all rows"
         assert second.files() == []
     assert leaks(servers, {"the run store": run_store(servers), **told_to_the_end(servers)}) == []

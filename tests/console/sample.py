@@ -45,7 +45,7 @@ WINDOW = Window(START + timedelta(minutes=40), START + timedelta(hours=2))
 TOKEN = "token-of-this-start"
 LIVE, DONE, PUBLISHED = "live_20261101_120000_a1b2", "backfill_20261101_151000_c3d4", "backfill_20261101_151500_e5f6"
 FAILED, PLAN, EFFECT = "backfill_20261031_090000_0708", "task_20261101_150900_aaaa", "task_20261101_152000_bbbb"
-ADVICE, REWIND = "task_20261101_150000_dddd", "task_20261101_150300_eeee"
+ADVICE, REWIND, PROOF = "task_20261101_150000_dddd", "task_20261101_150300_eeee", "task_20261101_145900_ffff"
 CONTROL = "control_20261101_151200_9a9a"
 
 
@@ -166,6 +166,7 @@ def _tasks(home: Home, desk: Desk, app: str) -> None:
         (PLAN, ("plan", app, "--json"), False, None, TaskState.DONE, None),
         (EFFECT, ("publish", DONE, "--dry-run", "--json"), False, DONE, TaskState.DONE, None),
         (ADVICE, ("advise", app, "--json"), False, None, TaskState.DONE, None),
+        (PROOF, ("archive", "verify", app, "--json"), False, None, TaskState.FAILED, None),
         (REWIND, ("rewind", app, "--to=20", "--dry-run", "--json"), False, None, TaskState.DONE, None),
     ):  # fmt: skip
         task = Task(name, words, "anna", "console", str(home.root.parent), host.name, host.machine, "plays", run, kept)
@@ -177,10 +178,17 @@ def _tasks(home: Home, desk: Desk, app: str) -> None:
         "changed": 2391, "removed": 0, "unchanged": 21_499, "files_dropped": 0, "files_rewritten": 3}]}))  # fmt: skip
     answer_file(home, PLAN).write_text(json.dumps(plan()))
     answer_file(home, ADVICE).write_text(json.dumps(advice()))
+    answer_file(home, PROOF).write_text(json.dumps(proof()))
     answer_file(home, REWIND).write_text(json.dumps(rewind()))
     for who, what, run in (("anna", "start", LIVE), ("anna", "backfill", DONE), ("ben", "validate", DONE),
                            ("ben", "publish", PUBLISHED)):  # fmt: skip
         desk.tell(who, "console", what, "plays", run)
+
+
+def proof() -> dict[str, Any]:
+    times = [(START + timedelta(minutes=at)).isoformat() for at in (31, 35)]
+    return {"sound": False, "partitions": [{"source": "playbacks", "region": "local", "partition": 1, "duplicates": [],
+                                            "gaps": [[4800, 4812]], "gap_times": [times]}]}  # fmt: skip
 
 
 def plan() -> dict[str, Any]:
@@ -249,12 +257,17 @@ def answers() -> dict[tuple[str, ...], Observation]:
     ]  # fmt: skip
     queries = [{"query": "plays", "job": "plays", "output": "plays", "sink": "plays",
                 "sources": ["impressions", "playbacks"]}]  # fmt: skip
+    senders = [
+        {"app": "rates", "query": "rates", "run": "live_20261101_120000_aaaa", "counts": "up to batch 20", "until": 20},
+        {"app": "rates", "query": "rates", "run": "live_20261101_153000_f0f0", "counts": "all", "until": None},
+    ]
     return {
         ("archive", "overview"): Observation(seen, now),
         ("archive", "status"): Observation(status, now),
         ("archive", "dead"): Observation([letter], now),
         ("checkpoints",): Observation(points, now),
         ("cost",): Observation(cost, now),
+        ("lineage", "rates"): Observation({"topic": "rates", "cluster": "main", "senders": senders}, now),
         ("config",): Observation({"queries": queries}, now),
     }
 
@@ -279,7 +292,7 @@ class OfOneApp(Known):
     """Of the other apps nothing is known yet."""
 
     def ask(self, *words: str, **rest: object) -> Observation:
-        if any(word.endswith(f"/{name}") for word in words for name in CHAINED):
+        if words[0] != "lineage" and any(word.endswith(f"/{name}") for word in words for name in CHAINED):
             return Observation(None)
         return super().ask(*words, **rest)
 

@@ -25,6 +25,7 @@ PAGES = {
     "advice": f"/apps/plays/advise?start=2026-11-01T12:40Z&end=2026-11-01T14:00Z&task={ADVICE}",
     "job": "/tasks/task_20261101_145500_cccc",
     "audit": "/audit",
+    "topic": "/topics/rates",
 }
 
 

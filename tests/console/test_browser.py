@@ -136,7 +136,7 @@ def test_script_in_data_does_not_run_and_the_policy_blocks_inline_code(told: tup
 EVERY_PAGE = [
     "/", "/apps/plays", "/apps/plays/backfill", "/apps/plays/archive", "/apps/plays/checkpoints", "/apps/plays/advise",
     "/runs", f"/runs/{DONE}", f"/runs/{DONE}/validation", f"/runs/{DONE}/publish", f"/runs/{DONE}/code", "/tasks",
-    f"/tasks/{PLAN}", "/audit",
+    f"/tasks/{PLAN}", "/audit", "/topics/rates",
 ]  # fmt: skip
 UNNAMED = """() => {
   const named = (one) => (one.labels && one.labels.length) || one.getAttribute("aria-label") || one.textContent.trim();
@@ -202,7 +202,7 @@ def test_a_change_needs_no_mouse(told: tuple[str, Home, Page]) -> None:
     page.keyboard.press("Tab")
     page.keyboard.press("Enter")
     page.get_by_role("button", name="Yes").wait_for()
-    assert page.evaluate("() => document.activeElement.textContent").startswith("Yes"), "the answer has the focus"
+    page.wait_for_function("() => document.activeElement.textContent.startsWith('Yes')")
     page.keyboard.press("Tab")
     page.keyboard.press("Enter")
     page.get_by_role("heading", name="Sources", exact=True).wait_for()
@@ -250,10 +250,13 @@ def test_the_apps_are_drawn_as_they_are_chained(told: tuple[str, Home, Page]) ->
     address, _, page = told
     page.goto(address)
     drawn = page.get_by_role("img", name="plays to rates by table lake.demo.plays")
-    assert drawn.locator("a").count() == 3
-    drawn.locator("a", has_text="rates").click()
+    assert drawn.locator("a").count() == 4, "three apps, and the topic between two of them"
+    drawn.locator("a[href='/topics/rates']").click()
+    page.get_by_role("heading", name="Topic rates", level=1).wait_for()
+    assert "up to batch 20" in page.inner_text("main")
+    page.get_by_role("link", name="rates", exact=True).first.click()
     page.get_by_role("heading", name="rates", level=1).wait_for()
-    assert page.get_by_role("link", name="board").count() == 1, "what it writes reaches the last one"
+    assert page.get_by_role("link", name="board", exact=True).count() == 1, "what it writes reaches the last one"
 
 
 def test_without_javascript_pages_work_but_do_not_move(told: tuple[str, Home, Page]) -> None:

@@ -11,13 +11,14 @@ from html import unescape
 from click.testing import CliRunner
 from sqlalchemy import event, insert
 
-from console.site_of import SCRIPT, Site, a_backfill
+from console.site_of import CONFIG, SCRIPT, Site, a_backfill
 from rekappa.cli.main import main
 from rekappa.console.observed import Observation
 from rekappa.expect import CodeChange
 from rekappa.store.address import Address
 from rekappa.store.database import Database
 from rekappa.store.dialects import dialect_of
+from rekappa.store.host import this_host
 from rekappa.store.kept import keep_code
 from rekappa.store.leases import run_lease
 from rekappa.store.record import Kind, Run, Start, State
@@ -228,6 +229,50 @@ def test_the_backfill_page_draws_the_archive_and_says_what_the_window_holds(site
     assert "complete" in half
     assert "complete until" in olga.get("/apps/shop/estimate?start=2026-11-01T13:00Z&end=2026-11-01T16:00Z").text
     assert "must be after" in olga.get("/apps/shop/estimate?start=2026-11-01T13:00Z&end=2026-11-01T12:00Z").text
+
+
+def test_gaps_are_drawn_where_their_messages_were_ingested(site: Site) -> None:
+    site.known.answers[("archive", "overview")] = Observation(overview(), datetime.now(UTC))
+    olga, host = site.logged_in("olga"), this_host()
+    words = ("archive", "verify", "shop", "--json")
+    proved = Task("t1", words, "olga", "console", "/", host.name, host.machine, "shop", state=TaskState.FAILED)
+    site.desk.add_task(proved)
+    times = [["2026-11-01T14:30:00+00:00", "2026-11-01T14:45:00+00:00"], None]
+    one = {"source": "clicks", "region": "eu", "partition": 0, "gaps": [[5, 9], [12, 12]], "duplicates": [],
+           "gap_times": times}  # fmt: skip
+    answer_file(site.home, "t1").write_text(json.dumps({"sound": False, "partitions": [one]}))
+    for path in ("/apps/shop/backfill", "/apps/shop/archive"):
+        page = olga.get(path).text
+        assert page.count('class="gap"') == 1, "one of them has a time"
+        assert "missing: offsets 5 to 9 of region eu, partition 0" in page
+    del one["gap_times"]
+    answer_file(site.home, "t1").write_text(json.dumps({"sound": False, "partitions": [one]}))
+    assert 'class="gap"' not in olga.get("/apps/shop/backfill").text, "of an earlier version's answer, which is told"
+
+
+def test_a_topic_between_apps_says_which_messages_count(site: Site) -> None:
+    (site.folder / "next").mkdir()
+    text = CONFIG.replace("app: shop", "app: next").replace("topic: clicks", "topic: totals")
+    (site.folder / "next" / "rekappa.yaml").write_text(text)
+    (site.folder / "next" / "app.py").write_text("")
+    shop = site.folder / "shop" / "rekappa.yaml"
+    shop.write_text(CONFIG[: CONFIG.index("sinks:")] + "sinks:\n  totals: {type: kafka, topic: totals, key: [id]}\n")
+    olga = site.logged_in("olga")
+    for path in ("/", "/apps/shop", "/apps/next"):
+        assert 'href="/topics/totals"' in olga.get(path).text, path
+    assert 'href="/topics/clicks"' not in olga.get("/").text, "that is between no apps"
+    assert "Not known" in olga.get("/topics/totals").text
+    sender = {"app": "shop", "query": "totals", "run": "live_1", "counts": "up to batch 7", "until": 7}
+    said = {"topic": "totals", "cluster": "main", "senders": [sender, {**sender, "run": "live_2", "counts": "all"}]}
+    site.known.answers[("lineage", "totals")] = Observation(said, datetime.now(UTC))
+    page = olga.get("/topics/totals").text
+    assert all(word in page for word in ("up to batch 7", ">all<", "/runs/live_1", 'href="/apps/next"'))
+    asked = site.known.asked[-1]
+    assert asked == ("lineage", "totals", f"--app={site.folder / 'shop'}", "--cluster=main")
+    assert olga.get("/api/topics/totals").json() == [said]
+    site.known.answers[("lineage", "totals")] = Observation({**said, "senders": []}, datetime.now(UTC))
+    assert "No sink of rekappa has written to it" in olga.get("/topics/totals").text
+    assert olga.get("/topics/--help").status_code == 404, "only what an app names is asked for"
 
 
 def test_pages_without_data_say_what_to_do_next(site: Site) -> None:

@@ -271,6 +271,7 @@ def test_with_a_local_master_it_is_a_single_pod_and_said_so(shop: Path) -> None:
         ((*IMAGE, "--folder", "/app\nx"), "Cannot use --folder '/app\\nx'"),
         ((*IMAGE, "--set", "profiles.live.spark.driver.memory=0"), "is 0, which is no size"),
         ((*IMAGE, "--set", "profiles.live.spark.driver.memory=512k"), "is '512k', with which Spark does not start"),
+        ((*IMAGE, "--set", "profiles.live.spark.driver.memory=4096"), "is 4096, without a unit"),
         (("--for", "systemd", "--folder", "/srv/../tmp/x", "--set", "profiles.live.master=local"), "without .."),
         ((*IMAGE, "--storage", "much"), "Cannot use --storage 'much'"),
         ((*IMAGE, "--image", "a b"), "Cannot use --image 'a b'"),

@@ -44,12 +44,14 @@ START = datetime(2026, 11, 1, tzinfo=UTC)
 FOLDER = Path(__file__).parent
 EXAMPLES = FOLDER.parents[1] / "examples"
 ROUNDS: dict[int, dict[str, int]] = {
-    110: {"impressions": 2000, "playback_events": 1500},
-    200: {"impressions": 200, "playback_events": 400},
+    110: {},
+    200: {"impressions": 400, "playback_events": 800},
     400: {"playbacks": 40},
 }
 """Where, in minutes of ingestion time, production caught up and stopped for a while, and how many records of a source
-it took at once until then: all of a source that is not named, so that it runs ahead of the others."""
+it took at once until then: all of a source that is not named, so that it runs ahead of the others. One micro-batch of
+nearly two hours, then some of twenty minutes, then one source in one and the other in many: each is run by every query,
+so there are as many as that takes and no more."""
 SHAPES = (
     "plain", "tumbling", "sliding", "session_windows", "inner_join", "left_join", "distinct_rows", "distinct_keys",
     "distinct_within", "chained", "self_join", "windowed_join", "both_halves",

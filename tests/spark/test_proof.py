@@ -70,8 +70,8 @@ sources:
 sinks:
   totals: {type: iceberg, table: lake.proof.totals, mode: append, key: [at, user], event_time: at}
 profiles:
-  live: {spark.sql.shuffle.partitions: 2}
-  backfill: {spark.sql.shuffle.partitions: 2, master: "local[2]"}
+  live: {spark.sql.shuffle.partitions: 1}
+  backfill: {spark.sql.shuffle.partitions: 1, master: "local[2]"}
 """
 
 

@@ -22,6 +22,7 @@ from rekappa.archive.verify import verify
 from rekappa.home import Home
 from rekappa.produce.topics import create_topics
 from rekappa.sources.kafka import client_options
+from rekappa.timeline import TICK, Window, instant
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -179,10 +180,13 @@ def test_what_compaction_removed_is_not_lost(spark: SparkSession, project: Proje
 
 
 def test_what_is_lost_is_told_from_what_holds_nothing(spark: SparkSession, project: Project) -> None:
+    times = "SELECT __metadata__.offset, unix_micros(__metadata__.kafka_ingestion_ts) FROM lake.secured.moved_main"
+    at = {offset: instant(value) for offset, value in spark.sql(times).collect()}
     spark.sql("DELETE FROM lake.secured.moved_main WHERE __metadata__.offset IN (1, 2, 7)")
     found = proof(spark, project, "all")
     assert (found.missing, found.untold, found.empty) == (3, 0, 3)
     assert found.gaps == ((1, 2), (7, 7))
+    assert found.gap_times == ((min(at[1], at[2]), max(at[1], at[2])), (at[7], at[7])), "as Kafka has them"
     assert not found.sound
     admin = AdminClient({**client_options(project.loaded.config, "main", project.home)})
     (deleted,) = admin.delete_records([TopicPartition("moved", 0, 4)]).values()
@@ -191,3 +195,5 @@ def test_what_is_lost_is_told_from_what_holds_nothing(spark: SparkSession, proje
     (told,) = said["partitions"]
     assert (said["sound"], told["missing"], told["untold"], told["empty"]) == (False, 4, 3, 2)
     assert told["gaps"] == [[1, 3], [7, 7]]
+    around = Window(at[0], at[4] + TICK)
+    assert all(around.contains(datetime.fromisoformat(one)) for one in told["gap_times"][0]), "of those around it"

@@ -117,6 +117,12 @@ class Production:
         assert BATCH in staged.columns
         return counted(staged.select(*found.sink.key))
 
+    def verdict(self, run: Run) -> Any:
+        """What validate found."""
+        found = RunStore.open(self.home).run(run.id).validation
+        assert found is not None
+        return found
+
     def request(self, job: str, mode: Mode | None, window: Window, **options: Any) -> BackfillRequest:
         assert self.live is not None
         common = {"live_run": self.live.id, "allow_incomplete": True, "slice_span": 7 * MINUTE}
@@ -369,7 +375,14 @@ def test_a_damaged_window_is_repaired_by_key_and_the_damage_comes_back(productio
         PUBLISHED, jobs=("windowed", "running"), mode=Mode.ORDERED, warm_up=timedelta(hours=2), allow_incomplete=True
     )
     run = run_backfill(spark, production.loaded, production.app, production.home, request)
-    _call("validate", run.id, expect=1)
+    _call("validate", run.id, "--no-control", expect=1)
+    found = {one["sink"]: one["comparison"] for one in production.verdict(run)["sinks"]}
+    wrong = sum(row[1] == 1 for row in expected_windows(production.events, PUBLISHED))
+    assert wrong > 1
+    for name in ("windowed", "windowed_pg"):
+        assert [found[name][kind] for kind in ("different", "missing", "extra")] == [wrong, 0, 0], found[name]
+    for name in ("running", "running_pg"):
+        assert [found[name][kind] for kind in ("different", "extra")] == [0, 1], found[name]
     _call("publish", run.id, "--unvalidated", "--yes")
     for name in ("windowed", "windowed_pg"):
         assert production.output(name, PUBLISHED) == expected_windows(production.events, PUBLISHED)
@@ -419,9 +432,7 @@ def test_what_change_data_deletes_is_gone_after_publishing_and_back_after_undo(p
     request = production.request("opened", None, UNTIL_NOW)
     run = run_backfill(spark, production.loaded, production.app, production.home, request)
     _call("validate", run.id, "--no-control", expect=1)
-    found = RunStore.open(production.home).run(run.id).validation
-    assert found is not None
-    for one in found["sinks"]:
+    for one in production.verdict(run)["sinks"]:
         assert (one["comparison"]["missing"], one["comparison"]["extra"]) == (1, 1), one
     _call("publish", run.id, "--unvalidated", "--yes")
     for name in damaged:

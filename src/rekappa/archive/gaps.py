@@ -10,12 +10,13 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from functools import reduce
 from operator import and_
 from typing import TYPE_CHECKING
 
 from rekappa.archive.completeness import clusters
-from rekappa.archive.proofs import SHOWN, PartitionProof
+from rekappa.archive.proofs import SHOWN, PartitionProof, times_of
 from rekappa.sources.kafka import cluster_options
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 PLACE = ("topic", "region", "partition")
 Place = tuple[str, str, int]
 Ranges = tuple[tuple[int, int], ...]
+Times = tuple[tuple[datetime, datetime] | None, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,22 +66,26 @@ def told_by_kafka(
     below = _held_below(held, {place: firsts[place] for place in doubtful})
     lost = _lost(spark, held, clusters, doubtful)
     return [
-        told(one, firsts[_place(one)], below.get(_place(one), 0), *lost.get(_place(one), (0, ())))
+        told(one, firsts[_place(one)], below.get(_place(one), 0), *lost.get(_place(one), (0, (), ())))
         if _place(one) in doubtful
         else one
         for one in proofs
     ]
 
 
-def told(proof: PartitionProof, first: int, held_below: int, lost: int, ranges: Ranges) -> PartitionProof:
+def told(
+    proof: PartitionProof, first: int, held_below: int, lost: int, ranges: Ranges, times: Times = ()
+) -> PartitionProof:
     """A proof whose gaps were asked about: Kafka begins at `first`, below which the archive has `held_below` offsets,
-    and hands out `lost` messages that the archive lacks, in these ranges."""
+    and hands out `lost` messages that the archive lacks, in these ranges, of these times."""
     # What Kafka has no more is a gap as long as the archive does not have it either.
     untold = max(0, min(first, proof.last + 1) - proof.first) - held_below
     gone = tuple((low, min(high, first - 1)) for low, high in proof.gaps if low < first)
+    gone_times = proof.gap_times[: len(gone)]
     return replace(
         proof,
         gaps=(*gone, *ranges)[:SHOWN],
+        gap_times=(*gone_times, *times)[:SHOWN],
         missing=untold + lost,
         untold=untold,
         empty=proof.missing - untold - lost,
@@ -97,8 +103,8 @@ def _held_below(held: DataFrame, firsts: Mapping[Place, int]) -> dict[Place, int
 
 def _lost(
     spark: SparkSession, held: DataFrame, clusters: Sequence[AskedTopic], doubtful: Mapping[Place, PartitionProof]
-) -> dict[Place, tuple[int, Ranges]]:
-    """What Kafka hands out and the archive lacks: how many, and the first ranges of it."""
+) -> dict[Place, tuple[int, Ranges, Times]]:
+    """What Kafka hands out and the archive lacks: how many, the first ranges of it, and when they were ingested."""
     from pyspark.sql import DataFrame, Window
     from pyspark.sql import functions as F
 
@@ -108,16 +114,25 @@ def _lost(
     lacking = reduce(DataFrame.unionByName, streams).join(held, [*PLACE, "offset"], "left_anti")
     in_order = Window.partitionBy(*PLACE).orderBy("offset")
     runs = lacking.withColumn("run", F.col("offset") - F.row_number().over(in_order)).groupBy(*PLACE, "run")
-    ranges = runs.agg(F.min("offset").alias("low"), F.max("offset").alias("high"))
+    ranges = runs.agg(
+        F.min("offset").alias("low"),
+        F.max("offset").alias("high"),
+        F.min("micros").alias("since"),
+        F.max("micros").alias("until"),
+    )
     nth = F.row_number().over(Window.partitionBy(*PLACE).orderBy("low"))
-    shown = F.when(F.col("nth") <= SHOWN, F.array("low", "high"))
+    shown = F.when(F.col("nth") <= SHOWN, F.array("low", "high", "since", "until"))
     found = (
         ranges.withColumn("nth", nth)
         .groupBy(*PLACE)
         .agg(F.sum(F.col("high") - F.col("low") + 1).alias("n"), F.sort_array(F.collect_list(shown)).alias("ranges"))
     )
     return {
-        (row["topic"], row["region"], row["partition"]): (row["n"], tuple((low, high) for low, high in row["ranges"]))
+        (row["topic"], row["region"], row["partition"]): (
+            row["n"],
+            tuple((low, high) for low, high, *_ in row["ranges"]),
+            tuple(times_of(since, until) for _, _, since, until in row["ranges"]),
+        )
         for row in found.collect()
     }
 
@@ -137,7 +152,8 @@ def _read(spark: SparkSession, one: AskedTopic, doubtful: Mapping[Place, Partiti
     reader = reader.option("assign", json.dumps({one.topic: [int(number) for number in starts]}))
     reader = reader.option("startingOffsets", json.dumps({one.topic: starts}))
     rows = reader.option("endingOffsets", json.dumps({one.topic: ends})).load()
-    return rows.select("topic", F.lit(one.region).alias("region"), "partition", "offset")
+    micros = F.unix_micros("timestamp").alias("micros")
+    return rows.select("topic", F.lit(one.region).alias("region"), "partition", "offset", micros)
 
 
 def _at(place: Place) -> Column:

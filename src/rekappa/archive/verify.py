@@ -15,11 +15,11 @@ from rekappa.archive.damage import naming_damage
 from rekappa.archive.expire import above_floors
 from rekappa.archive.expired import Expired
 from rekappa.archive.gaps import AskedTopic, told_by_kafka
-from rekappa.archive.proofs import SHOWN, PartitionProof
+from rekappa.archive.proofs import SHOWN, PartitionProof, times_of
 from rekappa.archive.tables import Route, exists, quoted_table
 from rekappa.iceberg.commits import load_table
 from rekappa.plan.model import OffsetRange
-from rekappa.record import OFFSET, PARTITION, REGION, TOPIC
+from rekappa.record import INGESTION, OFFSET, PARTITION, REGION, TOPIC
 from rekappa.replay.scan import within_offsets
 
 if TYPE_CHECKING:
@@ -54,15 +54,18 @@ def _by_the_archive(spark: SparkSession, route: Route, held: DataFrame) -> list[
     from pyspark.sql import functions as F
 
     part = ["topic", "region", "partition"]
-    times = held.groupBy(*part, "offset").agg(F.count("*").alias("times"), F.sum("dead").alias("dead"))
+    times = held.groupBy(*part, "offset").agg(
+        F.count("*").alias("times"), F.sum("dead").alias("dead"), F.min("micros").alias("micros")
+    )
     in_order = Window.partitionBy(*part).orderBy("offset")
     so_far = in_order.rowsBetween(Window.unboundedPreceding, Window.currentRow)
     checked = times.withColumn("hole", F.col("offset") - F.lag("offset").over(in_order) - 1)
+    checked = checked.withColumn("before", F.lag("micros").over(in_order))
     checked = checked.withColumn("nth_gap", F.count_if(F.col("hole") > 0).over(so_far))
     checked = checked.withColumn("nth_twice", F.count_if(F.col("times") > 1).over(so_far))
     is_gap = (F.col("hole") > 0) & (F.col("nth_gap") <= SHOWN)
     is_twice = (F.col("times") > 1) & (F.col("nth_twice") <= SHOWN)
-    gap = F.when(is_gap, F.array(F.col("offset") - F.col("hole"), F.col("offset") - 1))
+    gap = F.when(is_gap, F.array(F.col("offset") - F.col("hole"), F.col("offset") - 1, "before", "micros"))
     twice = F.when(is_twice, F.array(F.col("offset"), F.col("offset")))
     found = checked.groupBy(*part).agg(
         F.min("offset").alias("first"),
@@ -86,12 +89,13 @@ def _by_the_archive(spark: SparkSession, route: Route, held: DataFrame) -> list[
             row["last"],
             row["rows"] - row["dead"],
             row["dead"],
-            tuple((low, high) for low, high in row["gaps"]),
+            tuple((low, high) for low, high, *_ in row["gaps"]),
             tuple((low, high) for low, high in row["duplicates"]),
             row["missing"],
             row["repeated"],
             untold=row["missing"],
             empty=0,
+            gap_times=tuple(times_of(since, until) for _, _, since, until in row["gaps"]),
         )
         for row in sorted(rows, key=lambda row: tuple(str(row[name]).zfill(9) for name in part))
     ]
@@ -105,7 +109,8 @@ def _positions(spark: SparkSession, route: Route, within: Sequence[OffsetRange])
             # The second condition is one that Iceberg can leave out files by.
             rows = rows.where(within_offsets(within)).where(F.col(OFFSET) >= min(one.start for one in within))
         names = {"topic": TOPIC, "region": REGION, "partition": PARTITION, "offset": OFFSET}
-        return rows.select(*[F.col(path).alias(name) for name, path in names.items()], F.lit(dead).alias("dead"))
+        columns = [F.col(path).alias(name) for name, path in names.items()]
+        return rows.select(*columns, F.lit(dead).alias("dead"), F.unix_micros(F.col(INGESTION)).alias("micros"))
 
     spark.sql(f"REFRESH TABLE {quoted_table(route.table)}")
     found = positions(spark.table(route.table), 0)

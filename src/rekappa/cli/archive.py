@@ -11,6 +11,7 @@ import click
 from rekappa.cli.options import agreed, dry_run_option, home_of_tables, json_option, set_option, yes_option
 from rekappa.cli.output import output
 from rekappa.home import Home
+from rekappa.shown import ranges
 from rekappa.timeline import format_instant, parse_duration
 
 
@@ -390,8 +391,8 @@ def verify(ctx: click.Context, app: str, source: str | None, overrides: tuple[st
     else:
         columns = ["source", "region", "partition", "first", "last", "rows", "dead", "empty", "gaps", "duplicates", ""]
         rows = [
-            (p.source, p.region, p.partition, p.first, p.last, p.rows, p.dead, p.empty, _ranges(p.gaps),
-             _ranges(p.duplicates), "ok" if p.sound else f"{p.missing} missing, {p.repeated} repeated")
+            (p.source, p.region, p.partition, p.first, p.last, p.rows, p.dead, p.empty, ranges(p.gaps),
+             ranges(p.duplicates), "ok" if p.sound else f"{p.missing} missing, {p.repeated} repeated")
             for p in proofs
         ]  # fmt: skip
         out.table("Offsets", columns, rows)
@@ -406,7 +407,3 @@ def _until(complete: Mapping[str, datetime]) -> str | None:
     """For a person: whole seconds, rounded down."""
     shown = [f"{region} {moment.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}" for region, moment in sorted(complete.items())]
     return ", ".join(shown) or None
-
-
-def _ranges(found: tuple[tuple[int, int], ...]) -> str:
-    return ", ".join(str(low) if low == high else f"{low}..{high}" for low, high in found) or "none"

@@ -225,6 +225,9 @@ def _profiles(config: AppConfig) -> Iterator[Finding]:
                 size, like = mebibytes(str(value)), "Write it like 4g or 512m."
                 if size is None:
                     yield ("profiles", name, "spark", key), f"is {value!r}, which is no size", like
+                elif key == "spark.driver.memory" and str(value).strip().isdigit():
+                    # It becomes an option of Java, which counts bytes where Spark counts mebibytes.
+                    yield ("profiles", name, "spark", key), f"is {value!r}, without a unit", like
                 elif size < LEAST_HEAP and key.endswith("memory"):
                     yield ("profiles", name, "spark", key), f"is {value!r}, with which Spark does not start", like
             if key in _COUNTS and not isinstance(value, SecretStr) and not re.fullmatch("[1-9][0-9]*", str(value)):

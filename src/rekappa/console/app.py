@@ -15,12 +15,12 @@ from rekappa.console import metrics
 from rekappa.console.alerts import Watcher
 from rekappa.console.context import HERE, Console, page
 from rekappa.console.guard import Denied, Guard, SecurityHeaders
-from rekappa.console.pages import advise, api, apps, archive, backfill, checkpoints, login, proof, runs, tasks
+from rekappa.console.pages import advise, api, apps, archive, backfill, checkpoints, login, proof, runs, tasks, topics
 from rekappa.errors import RekappaError
 from rekappa.masking import hidden
 from rekappa.store.desk import Desk
 
-PAGES = (login, apps, proof, runs, backfill, archive, checkpoints, advise, tasks, api, metrics)
+PAGES = (login, apps, proof, runs, backfill, archive, checkpoints, advise, tasks, topics, api, metrics)
 
 
 def make_app(console: Console, *, hosts: Sequence[str] = (), watcher: Watcher | None = None) -> FastAPI:

@@ -24,7 +24,7 @@ from rekappa.console.observed import Observed
 from rekappa.home import Home
 from rekappa.operations.core import Core
 from rekappa.plan.words import size
-from rekappa.shown import readable
+from rekappa.shown import ranges, readable
 from rekappa.timeline import format_duration
 from rekappa.version import __version__
 
@@ -90,7 +90,7 @@ def templates() -> Environment:
         lstrip_blocks=True,
     )
     made.filters |= {"at": at, "readable": readable, "bytes": _bytes, "ago": _ago, "number": _number, "state": state}
-    made.filters |= {"short": draw.short, "duration": _duration, "shell": shlex.join}
+    made.filters |= {"short": draw.short, "duration": _duration, "shell": shlex.join, "ranges": ranges}
     return made
 
 

@@ -94,7 +94,7 @@ def stretch(window: Window, start: datetime, end: datetime, kind: str, title: st
     low, high = _x(left, window), _x(right, window)
     return (
         f'<g><title>{escape(title)}</title><rect class="{kind}" x="{low:.1f}" y="0" '
-        f'width="{max(high - low, 1.5):.1f}" height="{HEIGHT}"/></g>'
+        f'width="{max(high - low, 3):.1f}" height="{HEIGHT}"/></g>'
     )
 
 

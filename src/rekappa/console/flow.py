@@ -75,14 +75,21 @@ def _source(name: str, config: AppConfig, beside: Mapping[str, Sequence[str]]) -
     chosen = source.candidates[source.selected]
     where = chosen.topic if isinstance(chosen, KafkaCandidate) else getattr(chosen, "table", "")
     told = ", ".join(beside.get(str(where), ()))
-    return Box(name, f"{chosen.type} {where}" + (f" {told}" if told else ""), "source")
+    return Box(
+        name, f"{chosen.type} {where}" + (f" {told}" if told else ""), "source", _topic(chosen.type, where, told)
+    )
 
 
 def _sink(name: str, config: AppConfig, beside: Mapping[str, Sequence[str]]) -> Box:
     sink = config.sinks[name]
     where = sink.topic if sink.type == "kafka" else target_of(sink)
     told = ", ".join(beside.get(where, ()))
-    return Box(name, f"{sink.type} {where}" + (f" {told}" if told else ""), "sink")
+    return Box(name, f"{sink.type} {where}" + (f" {told}" if told else ""), "sink", _topic(sink.type, where, told))
+
+
+def _topic(kind: str, where: str, told: str) -> str:
+    """The page of a topic that stands between apps."""
+    return f"/topics/{where}" if kind == "kafka" and told else ""
 
 
 def _cut(text: str, most: int) -> str:

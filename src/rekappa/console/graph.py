@@ -103,7 +103,8 @@ def chain(links: Sequence[Handover]) -> Markup:
         at = 2 * place[one.source] + 1
         at = min(at, len(columns) - 2)
         kind, _, rest = one.what.partition(" ")
-        columns[at].setdefault(one.what, Box(rest.partition(" at ")[0], kind, "source"))
+        name = rest.partition(" at ")[0]
+        columns[at].setdefault(one.what, Box(name, kind, "source", f"/topics/{name}" if kind == "topic" else ""))
         arrows |= {
             ((2 * place[one.source], one.source), (at, one.what)),
             ((at, one.what), (2 * place[one.target], one.target)),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from urllib.parse import urlencode
@@ -26,7 +26,7 @@ from rekappa.store.record import Kind, Run
 from rekappa.tasks.ending import stop_task
 from rekappa.tasks.files import answer
 from rekappa.tasks.standing import task, tasks
-from rekappa.timeline import Window, format_instant
+from rekappa.timeline import TICK, Window, format_instant
 
 router = APIRouter()
 NO_WINDOW = "X-No-Window"
@@ -162,7 +162,7 @@ def _suggested(shown: Window | None) -> tuple[str, str]:
 
 
 def pictures(core: Core, name: str, seen: Observation, start: str, end: str) -> list[tuple[str, Markup]]:
-    """One picture for each source, all over the same time: rows, what is not complete, publications, the window."""
+    """One picture for each source, all over the same time: rows, completeness, gaps, publications, the window."""
     whole = _shown(seen)
     if whole is None:
         return []
@@ -170,6 +170,7 @@ def pictures(core: Core, name: str, seen: Observation, start: str, end: str) -> 
         chosen: Window | None = Window.parse(start, end)
     except RekappaError:
         chosen = None
+    proof = last_proof(core, name)
     published = [one for one in core.store().page(50, app=name, kind=Kind.BACKFILL) if _published(one)]
     made = []
     for one in seen.value:
@@ -183,12 +184,25 @@ def pictures(core: Core, name: str, seen: Observation, start: str, end: str) -> 
         known = [datetime.fromisoformat(at) for at in one["complete_until"].values()]
         if known:
             marks += stretch(whole, min(known), whole.end, "open", "not complete yet")
+        marks += "".join(_gaps(whole, proof["found"] if proof else (), str(one["source"])))
         if chosen:
             marks += stretch(whole, chosen.start, chosen.end, "chosen", f"the window {chosen}")
         rows = {region: _over(cells, own, whole) for region, cells in one["rows"].items()}
         dead = _over(one["dead"], own, whole) if one["dead"] else []
         made.append((str(one["source"]), bars(f"{one['source']}: rows over time", whole, rows, marks, dead)))
     return made
+
+
+def _gaps(whole: Window, found: Iterable[Mapping[str, Any]], source: str) -> Iterator[str]:
+    """Where offsets of the source are missing: when their messages were ingested, or between which others."""
+    for one in found:
+        gaps = zip(one["gaps"], one.get("gap_times") or (), strict=False)
+        for (low, high), times in gaps if one["source"] == source else ():
+            if times is not None:
+                since, until = (datetime.fromisoformat(at) for at in times)
+                where = f"region {one['region']}, partition {one['partition']}"
+                title = f"missing: offsets {low} to {high} of {where}"
+                yield stretch(whole, since, until + TICK, "gap", title)
 
 
 def _published(run: Run) -> bool:
