@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 _FROM, _TO = "__valid_from", "__valid_to"
-_FOREVER = "9999-12-31 00:00:00"
-"""The end of a version that nothing has replaced."""
+_FOREVER = 2**63 - 1
+"""The end of a version that nothing has replaced, in microseconds: no event is later."""
 
 
 class Precedence(StrEnum):
@@ -67,7 +67,7 @@ class Lookup:
         """The rows that nothing has replaced yet, without their times."""
         from pyspark.sql import functions as F
 
-        return self.rows.where(F.col(_TO) == F.lit(_FOREVER).cast("timestamp")).drop(_FROM, _TO)
+        return self.rows.where(F.col(_TO) == F.timestamp_micros(F.lit(_FOREVER))).drop(_FROM, _TO)
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -131,7 +131,7 @@ def _held(
         before = own.orderBy(*ranked).rowsBetween(Window.unboundedPreceding, -1)
         known = F.max(F.col(quoted(sequence))).over(before)
         rows = rows.withColumn(_TO, known).where(F.col(_TO).isNull() | (F.col(quoted(sequence)) > F.col(_TO)))
-    end = F.coalesce(F.lead(F.col(quoted(valid_from))).over(own.orderBy(*ranked)), F.lit(_FOREVER).cast("timestamp"))
+    end = F.coalesce(F.lead(F.col(quoted(valid_from))).over(own.orderBy(*ranked)), F.timestamp_micros(F.lit(_FOREVER)))
     kept = rows.withColumn(_TO, end).withColumn(_FROM, F.col(quoted(valid_from))).where(F.col(_FROM) < F.col(_TO))
     if deleted is not None:
         kept = kept.where(~F.coalesce(F.col(quoted(deleted)), F.lit(False)))

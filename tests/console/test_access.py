@@ -12,7 +12,7 @@ from sqlalchemy import update
 
 from console.sample import served
 from console.site_of import PASSWORD, TOKEN, Site, a_backfill, form_key
-from console.test_changes import wait_until
+from console.waiting import wait_until
 from rekappa.console.app import PAGES
 from rekappa.console.guard import HEADERS
 from rekappa.console.hashing import AT_ONCE, MOST_WAITING

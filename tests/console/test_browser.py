@@ -12,7 +12,7 @@ import pytest
 from console.browser import HOW, browser, chromium
 from console.sample import DONE, LIVE, PLAN, TOKEN, sample_console, served
 from console.site_of import SCRIPT
-from console.test_changes import wait_until
+from console.waiting import wait_until
 from rekappa.store.desk import Desk
 from rekappa.store.leases import run_lease
 from rekappa.store.record import Kind, Run, State

@@ -8,7 +8,7 @@ from datetime import timedelta
 from pathlib import Path
 
 from console.site_of import CONFIG
-from console.test_changes import wait_until
+from console.waiting import wait_until
 from rekappa.console.observed import FOR_EVER, Observation, Observed
 from rekappa.home import Home
 from rekappa.stack.process import birth_of

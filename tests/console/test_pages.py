@@ -269,7 +269,8 @@ def test_a_topic_between_apps_says_which_messages_count(site: Site) -> None:
     assert all(word in page for word in ("up to batch 7", ">all<", "/runs/live_1", 'href="/apps/next"'))
     asked = site.known.asked[-1]
     assert asked == ("lineage", "totals", f"--app={site.folder / 'shop'}", "--cluster=main")
-    assert olga.get("/api/topics/totals").json() == [said]
+    (told,) = olga.get("/api/topics/totals").json()
+    assert (told["cluster"], told["error"], told["lineage"]) == ("main", None, said)
     site.known.answers[("lineage", "totals")] = Observation({**said, "senders": []}, datetime.now(UTC))
     assert "No sink of rekappa has written to it" in olga.get("/topics/totals").text
     assert olga.get("/topics/--help").status_code == 404, "only what an app names is asked for"

@@ -17,7 +17,7 @@ from urllib.request import urlopen
 
 import pytest
 
-from console.test_changes import wait_until
+from console.waiting import wait_until
 from rekappa.cli.console import free_port
 from rekappa.home import Home
 from rekappa.operations.logins import fits

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -13,28 +14,37 @@ from rekappa import App
 from rekappa.config.bind import load_app
 from rekappa.config.load import Loaded, load
 from rekappa.config.lookups import ServiceLookup
-from rekappa.errors import AppError, ConfigError
+from rekappa.errors import AppError, ConfigError, PlanError
 from rekappa.lookup import Precedence
 from rekappa.lookups.keep import kept_lookups
+from rekappa.lookups.planned import require_known
 from rekappa.lookups.versions import versions_of
 from rekappa.plan.encode import decode_head, encode_head
+from rekappa.plan.margins import Margins
 from rekappa.plan.plan import CallsPlan, JobPlan, LookupPlan, Mode, Plan
 from rekappa.plan.report import plan_report, plan_summary
-from rekappa.timeline import Window
+from rekappa.timeline import Window, parse_instant
 
 BASE = """
 app: shop
 sources:
   orders:
-    schema: id BIGINT, sku BIGINT, event_ts TIMESTAMP
+    schema: id BIGINT, sku BIGINT, note STRING, event_ts TIMESTAMP
     event_time: event_ts
     candidates:
       live: {type: kafka, topic: orders}
       past: {type: iceberg, table: lake.shop.orders}
+  rows:
+    schema: before STRUCT<sku BIGINT, price INT>, after STRUCT<sku BIGINT, price INT>, op STRING,
+            source STRUCT<lsn BIGINT>, changed TIMESTAMP
+    event_time: changed
+    candidates:
+      live: {type: kafka, topic: rows}
+      past: {type: iceberg, table: lake.shop.rows}
 lookups:
   prices: LOOKUP
 sinks:
-  priced: {type: console}
+  priced: {type: iceberg, table: lake.shop.priced}
 """
 CODE = """
 from rekappa import App
@@ -84,6 +94,15 @@ def test_missing_answers_are_nulls_however_the_word_is_written(tmp_path: Path, w
         ("{type: iceberg, table: lake.ref.prices, key: sku, unknown_past: guess}", "unknown_past"),
         ("{type: iceberg, table: lake.a.b, key: sku, versions: lake.a.b}", "which is the table of lookup 'prices'"),
         ("{type: postgres, database: d, table: t, key: sku, versions: lake.shop.orders}", "the archive of source"),
+        ("{type: iceberg, table: lake.a.b, key: sku, versions: lake.shop.PRICED}", "which is that of sink 'priced'"),
+        ("{type: iceberg, table: lake.a.b, key: sku, as_of: event_time}", "lookup.join(events, at=COLUMN)"),
+        ("{type: kafka, source: orders, key: sku, sequence: note}", "of texts '9' comes after '10'"),
+        ("{type: kafka, source: orders, key: sku, deleted: id}", "'id' as deleted, which is BIGINT, not BOOLEAN"),
+        ("{type: kafka, source: orders, key: sku, envelope: debezium}", "declares no before STRUCT<…>, after"),
+        ("{type: kafka, source: rows, key: id, envelope: debezium}", "'id', which is no column of before of source"),
+        ("{type: kafka, source: rows, key: sku, envelope: debezium, deleted: op}", "can't have deleted"),
+        ("{type: kafka, source: rows, key: sku, envelope: debezium, sequence: source.id}", "'source.id', which is no"),
+        ("{type: kafka, source: rows, key: sku, envelope: debezium, sequence: op}", "which is STRING"),
     ],
 )
 def test_what_can_not_be_looked_up_is_refused_when_the_file_is_read(tmp_path: Path, lookup: str, said: str) -> None:
@@ -111,6 +130,8 @@ def test_where_versions_are(tmp_path: Path, lookup: str, table: str, since: str,
 def test_changes_are_read_from_the_archive_of_their_topic(tmp_path: Path) -> None:
     found = versions_of(shop(tmp_path, "{type: kafka, source: orders, key: sku, sequence: id}").config, "prices")
     assert (found.table, found.sequence, found.order) == ("lake.shop.orders", "__rank", Precedence.ARRIVAL)
+    rows = "{type: kafka, source: rows, key: sku, envelope: debezium, sequence: source.lsn}"
+    assert versions_of(shop(tmp_path, rows).config, "prices").table == "lake.shop.rows"
 
 
 def test_a_parameter_is_a_source_or_a_lookup(tmp_path: Path) -> None:
@@ -168,6 +189,20 @@ def test_a_plan_keeps_the_versions_that_it_was_made_on() -> None:
     assert [one and (one["calls"], one["unanswered"], one["missing"]) for one in told] == [
         None, None, (None, None, "call"), (9, 2, "null"),
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("before", [timedelta(), timedelta(hours=2)])
+def test_the_start_that_a_refusal_names_can_be_had(before: timedelta) -> None:
+    """What is read for the sake of clocks alone does not count: no row of the output comes from there."""
+    oldest, hour = datetime(2026, 11, 1, 4, 49, 29, 256000, tzinfo=UTC), timedelta(hours=1)
+    margins = Margins(before=before, ahead=timedelta(minutes=1))
+    early = Window(oldest + before - timedelta(microseconds=1), oldest + before + hour)
+    with pytest.raises(PlanError, match=r"knows nothing before 2026-11-01T04:49:29\.256") as refused:
+        require_known("priced", "prices", "lake.a.b", oldest, early, margins)
+    found = re.search(r"from --start (\S+) on", str(refused.value.hint))
+    assert found is not None
+    start = parse_instant(found[1])
+    require_known("priced", "prices", "lake.a.b", oldest, Window(start, start + hour), margins)
 
 
 def test_the_same_app_without_lookups_reads_sources_alone() -> None:

@@ -10,12 +10,12 @@ from __future__ import annotations
 import json
 import random
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -26,22 +26,18 @@ from project import Project
 from pyspark.sql import functions as F
 from servers.postgres import PostgresServer
 
-from rekappa import Answers, Lookup
+from rekappa import Lookup
 from rekappa.archive.router import run_routers
 from rekappa.config.bind import load_app
 from rekappa.config.load import load
-from rekappa.config.lookups import ChangesLookup, ServiceLookup
-from rekappa.errors import AppError, ConfigError, PlanError, SourceError
+from rekappa.config.lookups import ServiceLookup
+from rekappa.errors import ConfigError, PlanError, SourceError
 from rekappa.home import Home
-from rekappa.lookup import Precedence
-from rekappa.lookups.asking import Recording
-from rekappa.lookups.changes import changes, ranked_by
 from rekappa.lookups.keep import keep
-from rekappa.lookups.ledger import opened_ledger
-from rekappa.lookups.recalled import Recalled
+from rekappa.lookups.open import require_sound
 from rekappa.lookups.record import AnswerRecord, record_of
 from rekappa.lookups.versions import versions_of
-from rekappa.plan.plan import Mode
+from rekappa.plan.plan import Mode, Plan
 from rekappa.planning.make import make_plan
 from rekappa.planning.request import BackfillRequest
 from rekappa.produce.topics import create_topics
@@ -49,7 +45,6 @@ from rekappa.runs.backfill import run_backfill
 from rekappa.runs.live import run_live
 from rekappa.staging.staged import open_staged
 from rekappa.staging.tables import staging_table
-from rekappa.storage.location import Location
 from rekappa.store.record import Kind
 from rekappa.store.runs import RunStore
 from rekappa.timeline import Window
@@ -91,7 +86,7 @@ sources:
     schema: id BIGINT, show BIGINT, account BIGINT, event_ts TIMESTAMP
     event_time: event_ts
     candidates:
-      live: {{type: kafka, topic: {app}_orders, max_records_per_batch: 70}}
+      live: {{type: kafka, topic: {app}_orders}}
       past: {{type: iceberg, table: lake.{app}.orders}}
   rank_changes:
     schema: show BIGINT, rank BIGINT, lsn BIGINT, gone BOOLEAN, changed TIMESTAMP
@@ -107,7 +102,7 @@ sources:
       past: {{type: iceberg, table: lake.{app}.tags}}
   owner_changes:
     schema: before STRUCT<account BIGINT, owner STRING>, after STRUCT<account BIGINT, owner STRING>, op STRING,
-            lsn BIGINT, changed TIMESTAMP
+            source STRUCT<lsn BIGINT>, changed TIMESTAMP
     event_time: changed
     candidates:
       live: {{type: kafka, topic: {app}_owners}}
@@ -119,7 +114,7 @@ lookups:
               password: '{password}', table: accounts_{app}, key: account, lead: 1 minute}}
   ranks: {{type: kafka, source: rank_changes, key: show, sequence: lsn, deleted: gone, lag: 1 minute}}
   tags: {{type: kafka, source: tag_changes, key: show, lag: 1 minute}}
-  owners: {{type: kafka, source: owner_changes, key: account, envelope: debezium, sequence: lsn, lag: 1 minute}}
+  owners: {{type: kafka, source: owner_changes, key: account, envelope: debezium, sequence: source.lsn, lag: 1 minute}}
   scores: {{type: service, key: account, answer: score BIGINT, record: true}}
 sinks:
   priced: {{type: iceberg, table: lake.{app}.priced, event_time: event_ts}}
@@ -129,6 +124,8 @@ profiles:
 """
 MINUTE = timedelta(minutes=1)
 SHOWS, ACCOUNTS = range(6), range(4)
+LINE = 1_000_000
+"""More than any number: those after a tombstone are compared with each other alone."""
 Moments = dict[int, list[tuple[datetime, Any]]]
 
 
@@ -142,6 +139,7 @@ class Truth:
     ranks: dict[int, list[tuple[datetime, int, Any]]] = field(default_factory=dict)
     tags: Moments = field(default_factory=dict)
     owners: dict[int, list[tuple[datetime, int, Any]]] = field(default_factory=dict)
+    lines: Counter[int] = field(default_factory=Counter)
     orders: list[tuple[int, int, int, datetime]] = field(default_factory=list)
 
     @staticmethod
@@ -153,7 +151,7 @@ class Truth:
     def newest(changes: dict[int, list[tuple[datetime, int, Any]]], key: int, when: datetime) -> Any:
         """The change with the highest number among those that count by then, of equals the last."""
         known = [(number, at, value) for at, (since, number, value) in enumerate(changes.get(key, [])) if since <= when]
-        return max(known)[2] if known else None
+        return max(known, key=lambda one: one[:2])[2] if known else None
 
     def expected(self) -> Counter[tuple[Any, ...]]:
         return Counter(
@@ -176,6 +174,7 @@ class Story:
     project: Project
     truth: Truth
     service: Scores
+    plans: list[Plan] = field(default_factory=list)
 
     @property
     def name(self) -> str:
@@ -192,11 +191,26 @@ class Story:
     def production(self) -> str:
         return f"lake.{self.name}.priced"
 
-    def replay(self, mode: Mode) -> str:
-        loaded = self.project.loaded
-        request = BackfillRequest(WINDOW, mode=mode, allow_incomplete=True, slice_span=20 * MINUTE)
-        run = run_backfill(self.spark, loaded, load_app(loaded), self.project.home, request)
+    def replay(self, mode: Mode, meanwhile: AbstractContextManager[None] | None = None) -> str:
+        """Where a replay of the whole window staged its rows; `meanwhile` begins once its plan is made."""
+        loaded, home = self.project.loaded, self.project.home
+        app, request = load_app(loaded), BackfillRequest(WINDOW, mode=mode, allow_incomplete=True, slice_span=HOUR)
+        plan = make_plan(self.spark, loaded, app, home, request)
+        self.plans.append(plan)
+        with meanwhile or nullcontext():
+            run = run_backfill(self.spark, loaded, app, home, request, plan=plan)
         return staging_table(loaded.config, run.id, "priced")
+
+
+@contextmanager
+def changed(spark: SparkSession, table: str, rows: str) -> Iterator[None]:
+    """The table with rows more, and afterwards as it was."""
+    snapshot = spark.sql(f"SELECT snapshot_id FROM {table}.refs WHERE name = 'main'").collect()[0][0]
+    spark.sql(f"INSERT INTO {table} VALUES {rows}")
+    try:
+        yield
+    finally:
+        spark.sql(f"CALL lake.system.rollback_to_snapshot('{table.removeprefix('lake.')}', {snapshot})")
 
 
 class Scores(ThreadingHTTPServer):
@@ -238,7 +252,8 @@ def send(broker: str, topic: str, messages: list[Message]) -> None:
     for moment, value, key in messages:
         text = None if value is None else json.dumps(value, default=lambda one: one.isoformat()).encode()
         named = None if key is None else str(key).encode()
-        producer.produce(topic, text, key=named, partition=0, timestamp=int(moment.timestamp() * 1000))
+        # Keys are in both partitions, as in a topic that got more of them.
+        producer.produce(topic, text, key=named, partition=moment.minute % 2, timestamp=int(moment.timestamp() * 1000))
     assert producer.flush(60) == 0
 
 
@@ -341,9 +356,7 @@ def rank_changes(truth: Truth, rng: random.Random, begins: datetime) -> list[Mes
         number = 1000 * begins.hour + at - (5 if rng.random() < 0.3 else 0) * 3
         gone = rng.random() < 0.15
         made.append((came, {"show": show, "rank": 10 * number, "lsn": number, "gone": gone, "changed": came}, None))
-        known = [one for one in truth.ranks.setdefault(show, []) if one[1] > number]
-        if not known:
-            truth.ranks[show].append((came + MINUTE, number, None if gone else 10 * number))
+        truth.ranks.setdefault(show, []).append((came + MINUTE, number, None if gone else 10 * number))
     return made
 
 
@@ -366,14 +379,23 @@ def owner_changes(truth: Truth, rng: random.Random, begins: datetime) -> list[Me
         number = 1000 * begins.hour + at - (4 if rng.random() < 0.3 else 0) * 3
         gone, row = rng.random() < 0.2, {"account": account, "owner": f"owner {number}"}
         value = {"before": row if gone else None, "after": None if gone else row, "op": "d" if gone else "u"}
-        made.append((came, {**value, "lsn": number, "changed": came}, account))
+        made.append((came, {**value, "source": {"lsn": number}}, account))
+        place = truth.lines[account] * LINE + number
         if gone:
-            made.append((came, None, account))
-        known = [one for one in truth.owners.setdefault(account, []) if one[1] > number]
-        if not known or (gone and made[-1][1] is None):
             # A tombstone ends the key, whatever its number: it is the last word of a compacted topic.
-            newest = max([number, *(one[1] for one in truth.owners[account])])
-            truth.owners[account].append((came + MINUTE, newest, None if gone else row["owner"]))
+            made.append((came, None, account))
+            truth.lines[account] += 1
+            place = truth.lines[account] * LINE - LINE // 2
+        truth.owners.setdefault(account, []).append((came + MINUTE, place, None if gone else row["owner"]))
+    # Somebody empties the table, and something that has no key is in the topic.
+    came, number = begins + 61 * MINUTE, 1000 * begins.hour + 20
+    nobody = {"account": None, "owner": "nobody"}
+    for op, after in (("t", None), ("u", nobody)):
+        told = {"before": None, "after": after, "op": op, "source": {"lsn": number}}
+        made.append((came, told, None))
+    for account in ACCOUNTS:
+        place = truth.lines[account] * LINE + number
+        truth.owners.setdefault(account, []).append((came + MINUTE, place, None))
     return made
 
 
@@ -395,8 +417,10 @@ def test_the_service_was_asked_once_for_each_order(story: Story) -> None:
 
 @pytest.mark.parametrize("mode", [Mode.BULK, Mode.ORDERED, Mode.EXACT])
 def test_every_replay_sees_what_production_saw(story: Story, mode: Mode) -> None:
-    asked = len(story.service.asked)
-    staged = story.replay(mode)
+    """Also if a table is corrected once the plan is made: what was planned is what is read."""
+    asked, since = len(story.service.asked), (START + HOUR / 2).isoformat()
+    with_correction = changed(story.spark, f"lake.{story.name}.titles", f"(1, 'x', timestamp'{since}', false)")
+    staged = story.replay(mode, with_correction)
     assert story.rows(staged) == story.truth.expected()
     assert story.scores(staged) == story.scores(story.production)
     assert len(story.service.asked) == asked, "a replay asks nobody"
@@ -437,43 +461,32 @@ def test_the_plan_names_lookups_and_what_they_lack(story: Story) -> None:
     assert found["prices"].first == START - HOUR
     assert not [text for text in job.warnings if "as it is now" in text], "a lookup is no table that is read as it is"
     before = Window(START - 3 * HOUR, START - 2 * HOUR)
-    with pytest.raises(PlanError, match=r"lookup 'prices' .* knows nothing before 2026-10-31T23:00"):
+    with pytest.raises(PlanError, match=r"lookup 'prices' .* knows nothing before 2026-10-31T23:00") as refused:
         planned(before)
+    assert "from --start 2026-10-31T23:00Z on" in str(refused.value.hint)
+    assert not [text for text in planned(Window(START - HOUR, START)).warnings if "knows nothing" in text]
+    assert "Lookup 'owners' leaves out changes that tell no key: 3." in job.warnings
     early = planned(before, "lookups.prices.unknown_past=accept", "lookups.accounts.unknown_past=accept")
     assert [text for text in early.warnings if "'titles' knows nothing before 2026-10-31T23:00" in text]
 
 
-def test_a_plan_reads_the_versions_that_it_was_made_on(story: Story) -> None:
-    spark, loaded, home = story.spark, story.project.loaded, story.project.home
-    app, table = load_app(loaded), f"lake.{story.name}.titles"
-    request = BackfillRequest(WINDOW, allow_incomplete=True)
-    plan = make_plan(spark, loaded, app, home, request)
-    snapshot = spark.sql(f"SELECT snapshot_id FROM {table}.refs WHERE name = 'main'").collect()[0][0]
-    spark.sql(f"INSERT INTO {table} SELECT show, 'corrected', timestampadd(MINUTE, 1, since), false FROM {table}")
-    try:
-        run = run_backfill(spark, loaded, app, home, request, plan=plan)
-        assert story.rows(staging_table(loaded.config, run.id, "priced")) == story.truth.expected()
-    finally:
-        spark.sql(f"CALL lake.system.rollback_to_snapshot('{table.removeprefix('lake.')}', {snapshot})")
-
-
 def test_versions_that_do_not_tell_are_refused_before_anything_starts(story: Story) -> None:
     spark, table = story.spark, f"lake.{story.name}.titles"
-    snapshot = spark.sql(f"SELECT snapshot_id FROM {table}.refs WHERE name = 'main'").collect()[0][0]
-    for row, told in (
-        (f"(NULL, 'x', timestamp'{START.isoformat()}', false)", "has a row with show=None"),
+    versions = versions_of(story.project.loaded.config, "titles")
+    moment = f"timestamp'{START.isoformat()}'"
+    for rows, told in (
+        (f"(NULL, 'x', {moment}, false)", "has a row with show=None"),
         ("(7, 'x', NULL, false)", "has a row with show=7, since=None"),
-        (f"(8, 'a', timestamp'{START.isoformat()}', false), (8, 'b', timestamp'{START.isoformat()}', false)",
-         "has 2 rows with show=8"),
-    ):  # fmt: skip
-        spark.sql(f"INSERT INTO {table} VALUES {row}")
-        try:
-            with pytest.raises(ConfigError, match=told):
-                story.project.live()
-            with pytest.raises(ConfigError, match=told):
-                story.replay(Mode.BULK)
-        finally:
-            spark.sql(f"CALL lake.system.rollback_to_snapshot('{table.removeprefix('lake.')}', {snapshot})")
+        (f"(8, 'a', {moment}, false), (8, 'b', {moment}, false)", "has 2 rows with show=8"),
+    ):
+        added = spark.sql(f"SELECT * FROM VALUES {rows} AS t(show, title, since, gone)")
+        with pytest.raises(ConfigError, match=told):
+            require_sound(versions, spark.table(table).union(added))
+    with changed(spark, table, f"(8, 'a', {moment}, false), (8, 'b', {moment}, false)"):
+        with pytest.raises(ConfigError, match="has 2 rows with show=8"):
+            story.project.live()
+        with pytest.raises(ConfigError, match="has 2 rows with show=8"):
+            story.replay(Mode.BULK)
 
 
 def test_a_lookup_whose_table_is_missing_or_not_one_row_a_key_is_refused(story: Story) -> None:
@@ -511,28 +524,33 @@ def test_a_lookup_whose_table_is_missing_or_not_one_row_a_key_is_refused(story: 
         request = BackfillRequest(WINDOW, allow_incomplete=True)
         with pytest.raises(ConfigError, match=said):
             make_plan(spark, loaded, load_app(loaded), story.project.home, request)
-        with pytest.raises(ConfigError, match=said):
-            run_live(loaded, load_app(loaded), story.project.home, available_now=True)
+    with pytest.raises(ConfigError, match=said):
+        run_live(loaded, load_app(loaded), story.project.home, available_now=True)
 
 
-def test_the_snapshots_of_a_table_are_its_first_versions(story: Story) -> None:
-    spark, config, name = story.spark, story.project.loaded.config, story.name
-    again = config.lookups["prices"].model_copy(update={"versions": f"lake.{name}.prices_again"})
-    config = config.model_copy(update={"lookups": {**config.lookups, "prices": again}})
-    look = keep(spark, config, "prices")
-    moments = [
-        (row.committed_at.astimezone(UTC), row.snapshot_id)
-        for row in spark.sql(f"SELECT * FROM lake.{name}.prices.snapshots ORDER BY committed_at").collect()
-    ]
-    assert look.changed
-    assert len(moments) == 3
-    kept = Lookup.of(spark.table(f"lake.{name}.prices_again"), "sku", "rekappa_valid_from", deleted="rekappa_deleted")
-    for moment, number in moments:
-        asked = spark.createDataFrame([(sku, moment) for sku in SHOWS], "sku BIGINT, at TIMESTAMP")
-        seen = {row.sku: row.price for row in kept.join(asked, "at", how="inner").collect()}
-        held = spark.sql(f"SELECT * FROM lake.{name}.prices VERSION AS OF {number}").collect()
-        assert seen == {row.sku: row.price for row in held}
-    assert keep(spark, config, "prices").changed == 0, "a look that finds nothing new writes nothing"
+def test_what_a_table_was_before_the_first_look_are_its_first_versions(story: Story) -> None:
+    """Its own snapshots tell, also one that a rollback undid."""
+    spark, config, table = story.spark, story.project.loaded.config, f"lake.{story.name}.costs"
+    costs = config.lookups["prices"].model_copy(update={"table": table, "versions": f"{table}_kept"})
+    config = config.model_copy(update={"lookups": {"costs": costs}})
+    spark.sql(f"CREATE TABLE {table} (sku BIGINT, price BIGINT) USING iceberg")
+    spark.sql(f"INSERT INTO {table} VALUES (0, 1), (1, 1)")
+    first = spark.sql(f"SELECT snapshot_id FROM {table}.refs").collect()[0][0]
+    spark.sql(f"INSERT OVERWRITE {table} VALUES (0, 2), (2, 2)")
+    spark.sql(f"CALL lake.system.rollback_to_snapshot('{table.removeprefix('lake.')}', {first})")
+    spark.sql(f"INSERT INTO {table} VALUES (3, 3)")
+    assert keep(spark, config, "costs").changed == 2 + 3 + 3 + 1
+    moments = spark.sql(f"SELECT made_current_at AS at, snapshot_id FROM {table}.history ORDER BY 1").collect()
+    assert len(moments) == 4
+    kept = Lookup.of(spark.table(f"{table}_kept"), "sku", "rekappa_valid_from", deleted="rekappa_deleted")
+    asked = spark.createDataFrame([(sku, one["at"]) for sku in range(4) for one in moments], "sku BIGINT, at TIMESTAMP")
+    seen = {(row["at"], row.sku): row.price for row in kept.join(asked, "at", how="inner").collect()}
+    for one in moments:
+        held = spark.sql(f"SELECT * FROM {table} VERSION AS OF {one.snapshot_id}").collect()
+        assert {row.sku: row.price for row in held} == {
+            sku: price for (moment, sku), price in seen.items() if moment == one["at"]
+        }
+    assert keep(spark, config, "costs").changed == 0, "a look that finds nothing new writes nothing"
 
 
 def test_a_correction_of_the_past_is_named_as_the_cause_and_exact_mode_undoes_it(story: Story) -> None:
@@ -542,6 +560,8 @@ def test_a_correction_of_the_past_is_named_as_the_cause_and_exact_mode_undoes_it
     spark.sql(f"INSERT INTO {table} VALUES (1, 'corrected', timestamp'{since.isoformat()}', false)")
     try:
         assert story.rows(story.replay(Mode.EXACT)) == story.truth.expected()
+        planned = next(one for one in story.plans[-1].jobs[0].lookups if one.name == "titles")
+        assert planned.versions == 2 * len(SHOWS), "of the snapshot that production read"
         staged = story.replay(Mode.BULK)
         corrected = sum(row[1] == "corrected" for row in story.rows(staged).elements())
         assert corrected > 5
@@ -565,80 +585,6 @@ def test_a_correction_of_the_past_is_named_as_the_cause_and_exact_mode_undoes_it
             story.replay(Mode.EXACT)
     finally:
         spark.sql(f"DELETE FROM {table} WHERE title = 'corrected'")
-    assert story.rows(story.replay(Mode.BULK)) == story.truth.expected()
-
-
-@pytest.mark.parametrize("order", Precedence)
-def test_any_history_is_joined_as_an_oracle_says(spark: SparkSession, order: Precedence) -> None:
-    """Hundreds of small histories at once, with ties, deletes and changes that come out of order."""
-    rng = random.Random(9)
-    rows, asked = [], []
-    for key in range(300):
-        for number in range(rng.randrange(6)):
-            moment = START + rng.randrange(6) * MINUTE
-            rows.append((key, f"{key}-{number}", moment, rng.randrange(1000) * 10 + number, rng.random() < 0.2))
-        asked += [(key, START + rng.randrange(-1, 8) * MINUTE / 1) for _ in range(3)]
-    held = spark.createDataFrame(rows, "k BIGINT, v STRING, since TIMESTAMP, seq BIGINT, gone BOOLEAN")
-    events = spark.createDataFrame(asked, "k BIGINT, at TIMESTAMP")
-    lookup = Lookup.of(held, "k", "since", sequence="seq", deleted="gone", order=order)
-
-    def oracle(key: int, when: datetime) -> str | None:
-        known = [row for row in rows if row[0] == key and row[2] <= when]
-        rank = (lambda row: (row[2], row[3])) if order is Precedence.VALIDITY else (lambda row: (row[3],))
-        best = max(known, key=rank, default=None)
-        return None if best is None or best[4] else best[1]
-
-    found = Counter((row.k, row["at"].astimezone(UTC), row.v) for row in lookup.join(events, "at").collect())
-    assert found == Counter((key, when, oracle(key, when)) for key, when in asked)
-
-
-def test_what_can_not_be_joined_is_refused(spark: SparkSession) -> None:
-    held = spark.createDataFrame([(1, "x", START)], "k BIGINT, v STRING, since TIMESTAMP")
-    lookup = Lookup.of(held, ["k"], "since")
-    events = spark.createDataFrame([(1, START)], "k BIGINT, at TIMESTAMP")
-    with pytest.raises(AppError, match="have no column 'when'"):
-        lookup.join(events, "when")
-    with pytest.raises(AppError, match="both it and the events have a column 'v'"):
-        lookup.join(events.selectExpr("k", "at", "1 AS v"), "at")
-    with pytest.raises(AppError, match="is a timestamp_ntz, not a TIMESTAMP"):
-        lookup.join(events.selectExpr("k", "CAST(at AS TIMESTAMP_NTZ) AS at"), "at")
-    with pytest.raises(AppError, match="is a date, not a TIMESTAMP"):
-        Lookup.of(held.selectExpr("k", "v", "CAST(since AS DATE) AS since"), "k", "since")
-    with pytest.raises(AppError, match="on 'z': its key is k"):
-        lookup.join(events, "at", on={"z": "k"})
-    with pytest.raises(AppError, match="with how='outer'"):
-        lookup.join(events, "at", how="outer")  # type: ignore[arg-type]
-    with pytest.raises(AppError, match="its key 'k' is a whole number and the events' 'k' a double"):
-        lookup.join(events.selectExpr("CAST(k AS DOUBLE) AS k", "at"), "at")
-    with pytest.raises(AppError, match="both it and the events have a column 'v'"):
-        lookup.join(events.selectExpr("k", "at", "1 AS V"), "at")
-    with pytest.raises(AppError, match="as deleted of a lookup: it is a bigint"):
-        Lookup.of(held, "k", "since", deleted="k")
-    with pytest.raises(AppError, match="as sequence of a lookup: it is a text"):
-        Lookup.of(held, "k", "since", sequence="v")
-
-
-def test_an_update_that_moves_a_row_ends_its_old_key(spark: SparkSession) -> None:
-    row = "STRUCT<sku: STRING, owner: STRING>"
-    archived = spark.createDataFrame(
-        [
-            (None, ("s3", "cat"), "c", 1, (b"1", START, 0)),
-            (("s3", "cat"), ("s5", "dog"), "u", 2, (b"1", START + HOUR, 1)),
-            (("s5", "dog"), ("s5", "cow"), "u", 2, (b"1", START + 2 * HOUR, 2)),
-        ],
-        f"before {row}, after {row}, op STRING, lsn BIGINT, m STRUCT<key: BINARY, ts: TIMESTAMP, at: BIGINT>",
-    ).selectExpr(
-        "before", "after", "op", "lsn", "named_struct('topic', 't', 'partition', 0, 'offset', m.at, "
-        "'kafka_ingestion_ts', m.ts, 'key', m.key, 'region', 'r') AS __metadata__",
-    )  # fmt: skip
-    declared = ChangesLookup(type="kafka", source="s", key=("sku",), sequence="lsn", envelope="debezium", lag=MINUTE)
-    made = ranked_by(changes(archived, declared), declared)
-    lookup = Lookup.of(made, "sku", "__arrived", sequence="__rank", deleted="rekappa_deleted", order=Precedence.ARRIVAL)
-    asked = spark.createDataFrame(
-        [(sku, START + (hours + 0.5) * HOUR) for sku in ("s3", "s5") for hours in range(3)], "sku STRING, at TIMESTAMP"
-    )
-    found = [row.owner for row in lookup.join(asked, "at").orderBy("sku", "at").collect()]
-    assert found == ["cat", None, None, None, "dog", "cow"], "of equal numbers the later one counts"
 
 
 def test_calls_without_an_answer_are_refused_asked_or_null(story: Story) -> None:
@@ -669,35 +615,3 @@ def test_calls_without_an_answer_are_refused_asked_or_null(story: Story) -> None
     assert len(story.service.asked) == asked + calls.unanswered
     assert sum(after[number] == score for number, score in before.items()) == calls.calls - calls.unanswered
     assert planned("refuse")[1].unanswered == 0, "what a replay asked is kept too"
-
-
-def test_an_operator_around_a_call_keeps_what_it_got(spark: SparkSession, tmp_path: Path) -> None:
-    """The same rows read twice, nulls, and answers that are none."""
-    events = spark.createDataFrame(
-        [(1, 5, START), (2, 5, START), (3, 6, START), (4, None, START), (5, 7, None), (6, 8, START)],
-        "id BIGINT, account BIGINT, at TIMESTAMP",
-    ).repartition(3)
-
-    def ask(keys: Sequence[Mapping[str, Any]]) -> list[Any]:
-        return [None if key["account"] == 8 else {"n": uuid4().hex, "odd": "no column"} for key in keys]
-
-    ledger = opened_ledger(Location.local(tmp_path), "127.0.0.1", live=True)
-    asked = Answers(("account",), "n STRING", Recording(ledger)).join(events, ask, at="at")
-    first, second = ({row.id: row.n for row in asked.collect()} for _ in range(2))
-    assert first == second
-    assert first[1] == first[2] != first[3]
-    assert [first[number] for number in (4, 5, 6)] == [None, None, None]
-    assert set(asked.columns) == {"id", "account", "at", "n"}
-    only = Answers.of("account", "n STRING").join(events, ask, at="at")
-    assert {row.id for row in only.collect() if row.n} == {1, 2, 3}
-    nothing = spark.createDataFrame([], "__key STRING, __time BIGINT, __answer STRING")
-    with pytest.raises(Exception, match="no answer is recorded for"):
-        Answers(("account",), "n STRING", Recalled("s", nothing)).join(events, ask, at="at").collect()
-    nulls = Answers(("account",), "n STRING", Recalled("s", nothing, nulls=True)).join(events, ask, at="at")
-    assert {row.n for row in nulls.collect()} == {None}
-    with pytest.raises(Exception, match="it was given 1 keys and answered 0 times"):
-        Answers.of("account", "n STRING").join(events.where("id = 1"), lambda keys: [], at="at").collect()
-    with pytest.raises(AppError, match="both its answer and the events have a column 'id'"):
-        Answers.of("account", "id STRING").join(events, ask, at="at")
-    with pytest.raises(AppError, match="is a bigint, not a TIMESTAMP"):
-        Answers.of("account", "n STRING").join(events, ask, at="id")

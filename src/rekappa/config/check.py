@@ -10,6 +10,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pydantic import SecretStr
 
+from rekappa.config.change_columns import wrong_columns
 from rekappa.config.lookups import ChangesLookup, IcebergLookup, KeptVersions, ServiceLookup
 from rekappa.config.model import (
     AppConfig,
@@ -193,16 +194,8 @@ def _lookups(config: AppConfig, folder: FilePath) -> Iterator[Finding]:
                 f"is {lookup.source!r}, which has no archive",
                 f"Its versions are read from there: give sources.{lookup.source} an iceberg candidate.",
             )
-        elif lookup.envelope is None:
-            known = [column.name for column in payload_columns(source, folder)]
-            wanted = (*lookup.key, *(one for one in (lookup.sequence, lookup.deleted) if one))
-            for column in wanted:
-                if column not in known:
-                    yield (
-                        here,
-                        f"goes by {column!r}, which is no column of source {lookup.source!r}",
-                        nearest(column, known),
-                    )
+        else:
+            yield from ((here, *found) for found in wrong_columns(lookup, payload_columns(source, folder)))
 
 
 def _candidates(config: AppConfig) -> Iterator[tuple[Path, Sink]]:

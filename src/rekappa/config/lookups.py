@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import timedelta
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, SecretStr, field_validator, model_validator
 
@@ -16,6 +17,13 @@ class LookupBase(Model):
     """What all lookups share: the columns that tell their rows apart."""
 
     key: Names = Field(min_length=1)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _jobs_say_when(cls, value: Any) -> Any:
+        if isinstance(value, Mapping) and "as_of" in value:
+            raise ValueError("as_of is not said here: the job says which time counts, lookup.join(events, at=COLUMN)")
+        return value
 
 
 class KeptVersions(LookupBase):
@@ -66,9 +74,9 @@ class PostgresLookup(KeptVersions):
 class ChangesLookup(LookupBase):
     """A topic of changes, which is a source with an archive: a row is the new version of its key.
 
-    A change counts `lag` after it came into Kafka: by then the router has archived it. `sequence` says which of two
-    changes is the newer one, whichever came first; without it the later one is. `envelope: debezium` unpacks Debezium's
-    before, after and op.
+    A change counts `lag` after it came into Kafka: by then the router has archived it. `sequence`, a number or a time,
+    says which of two changes is the newer one, whichever came first; without it the later one is. `envelope: debezium`
+    unpacks Debezium's before, after and op.
     """
 
     type: Literal["kafka"]

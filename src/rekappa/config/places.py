@@ -14,7 +14,8 @@ _LOCAL = re.compile(
     r"local(?:\[(?:\*|[1-9][0-9]*)(?:\s*,\s*[1-9][0-9]*)?\])?|local-cluster\[[0-9]+\s*,\s*[0-9]+\s*,\s*[0-9]+\]"
 )
 _CLUSTER = re.compile(r"k8s://(?:https?://)?(?:\[[0-9A-Fa-f:]+\]|[A-Za-z0-9._-]+)(?::(?P<port>[0-9]+))?(?:/\S*)?")
-_USER = re.compile(r"://[^/?#\s]*@")
+_USER = re.compile(r"https?://[^/?#\s]*@", re.IGNORECASE)
+"""A name alone before the host: a token, in an address of the web. In Azure's storage it is a container."""
 MASTERS = "Write it like local[*], local[4], spark://host:7077, yarn or k8s://https://host:443."
 BROKERS = f"Write it like kafka-1:9092,kafka-2:9092, or {STACK} for the broker of `rekappa up`."
 

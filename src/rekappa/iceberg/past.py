@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
 
 from rekappa.spark.names import quoted
+from rekappa.timeline import instant
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -15,6 +17,23 @@ def rows_at(spark: SparkSession, name: str, version: int | str | None) -> DataFr
     if version is None:
         return spark.table(name).limit(0)
     return spark.read.option("versionAsOf", str(version)).table(name)
+
+
+def was_current(table: Any) -> list[tuple[datetime, int]]:
+    """Since when which snapshot was the table, the oldest first; one that a rollback undid is among them.
+
+    Begins where Iceberg's own log of it does: it forgets what lies before a snapshot that has expired.
+    """
+    return [(instant(int(one.timestampMillis()) * 1000), int(one.snapshotId())) for one in table.history()]
+
+
+def began_empty(table: Any) -> bool:
+    """Whether the log of what was current goes back to the table's first snapshot."""
+    first = next(iter(table.history()), None)
+    if first is None:
+        return True
+    snapshot = table.snapshot(first.snapshotId())
+    return snapshot.parentId() is None and snapshot.timestampMillis() == first.timestampMillis()
 
 
 def in_columns_of(rows: DataFrame, known: DataFrame) -> DataFrame:

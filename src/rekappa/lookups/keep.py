@@ -19,7 +19,7 @@ from rekappa.config.lookups import IcebergLookup, KeptTable, PostgresLookup
 from rekappa.config.model import AppConfig
 from rekappa.errors import ConfigError, SinkError, SourceError
 from rekappa.iceberg.commits import load_table
-from rekappa.iceberg.past import rows_at
+from rekappa.iceberg.past import rows_at, was_current
 from rekappa.lookup import Lookup
 from rekappa.lookups.changes import GONE
 from rekappa.lookups.versions import SINCE, kept_table
@@ -116,20 +116,21 @@ def _now(spark: SparkSession, name: str, lookup: KeptTable) -> DataFrame:
 
 
 def _past(spark: SparkSession, name: str, lookup: KeptTable) -> Iterator[tuple[datetime, DataFrame]]:
-    """What an Iceberg table was at each of its snapshots that is still there, the oldest first."""
+    """What an Iceberg table was, and since when, as far back as its snapshots are still there, the oldest first."""
     if not isinstance(lookup, IcebergLookup):
         return
     _now(spark, name, lookup)
     table = load_table(spark, lookup.table)
-    line, snapshot = [], table.currentSnapshot()
-    while snapshot is not None:
+    columns = [quoted(column) for column in spark.table(lookup.table).columns]
+    newest, before = EPOCH, None
+    for moment, number in was_current(table):
+        snapshot = table.snapshot(number)
         # A rewrite of files changes no row.
-        if snapshot.operation() != "replace":
-            line.append((instant(int(snapshot.timestampMillis()) * 1000), int(snapshot.snapshotId())))
-        parent = snapshot.parentId()
-        snapshot = table.snapshot(parent) if parent is not None else None
-    for moment, number in reversed(line):
-        yield moment, rows_at(spark, lookup.table, number).select(*map(quoted, spark.table(lookup.table).columns))
+        if snapshot.operation() != "replace" or snapshot.parentId() != before:
+            # Writers' clocks may differ: what came later holds from later on.
+            newest = max(moment, newest + TICK)
+            yield newest, rows_at(spark, lookup.table, number).select(*columns)
+        before = number
 
 
 def _next(spark: SparkSession, table: str, wanted: datetime) -> datetime:

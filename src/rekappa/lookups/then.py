@@ -14,19 +14,21 @@ from rekappa.config.lookups import IcebergLookup
 from rekappa.config.model import AppConfig
 from rekappa.errors import PlanError
 from rekappa.iceberg.commits import load_table
+from rekappa.iceberg.past import began_empty, was_current
+from rekappa.lookups.planned import counted
 from rekappa.lookups.versions import versions_of
 from rekappa.plan.plan import LookupPlan
 from rekappa.spark.names import quoted
-from rekappa.timeline import format_instant, instant
+from rekappa.timeline import Window, format_instant
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
 def as_of(
-    spark: SparkSession, config: AppConfig, planned: tuple[LookupPlan, ...], moment: datetime
+    spark: SparkSession, config: AppConfig, planned: tuple[LookupPlan, ...], moment: datetime, reads: Window
 ) -> tuple[LookupPlan, ...]:
-    """The lookups at the snapshots that were current at a moment.
+    """The lookups at the snapshots that were current at a moment, with the versions that these have in `reads`.
 
     Refuses one whose snapshot has expired, with the oldest that is there, unless its `unknown_past` is accepted.
     """
@@ -34,31 +36,30 @@ def as_of(
     for one in planned:
         lookup = config.lookups.get(one.name)
         if isinstance(lookup, IcebergLookup) and lookup.valid_from is not None:
-            one = replace(one, snapshot=_snapshot(spark, one, lookup, moment))
+            snapshot = _snapshot(spark, one, lookup, moment)
+            if snapshot != one.snapshot:
+                rows = versions_of(config, one.name).read(spark, snapshot)
+                versions, first = counted(rows, lookup.valid_from, reads)
+                one = replace(one, snapshot=snapshot, versions=versions, first=first)
         found.append(one)
     return tuple(found)
 
 
 def _snapshot(spark: SparkSession, planned: LookupPlan, lookup: IcebergLookup, moment: datetime) -> int | None:
     table = load_table(spark, planned.table)
-    snapshot = table.currentSnapshot()
-    while snapshot is not None:
-        made, number = instant(int(snapshot.timestampMillis()) * 1000), int(snapshot.snapshotId())
-        if made <= moment:
-            return number
-        parent = snapshot.parentId()
-        snapshot = None if parent is None else table.snapshot(parent)
-        if parent is None or snapshot is not None:
-            continue
-        if lookup.unknown_past == "accept":
-            return number
-        raise PlanError(
-            f"Cannot read lookup {planned.name!r} as production did at {format_instant(moment)}: the snapshots of "
-            f"{planned.table} before {format_instant(made)} have expired",
-            hint=f"--set lookups.{planned.name}.unknown_past=accept takes the oldest that is there; "
-            "--mode bulk or ordered takes the table as it is now.",
-        )
-    return None
+    line = was_current(table)
+    known = [number for since, number in line if since <= moment]
+    if known or began_empty(table):
+        return known[-1] if known else None
+    oldest, number = line[0]
+    if lookup.unknown_past == "accept":
+        return number
+    raise PlanError(
+        f"Cannot read lookup {planned.name!r} as production did at {format_instant(moment)}: the snapshots of "
+        f"{planned.table} before {format_instant(oldest)} have expired",
+        hint=f"--set lookups.{planned.name}.unknown_past=accept takes the oldest that is there; "
+        "--mode bulk or ordered takes the table as it is now.",
+    )
 
 
 def differs(spark: SparkSession, config: AppConfig, one: LookupPlan, other: LookupPlan, until: datetime) -> bool:

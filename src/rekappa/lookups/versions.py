@@ -11,7 +11,7 @@ from rekappa.config.model import AppConfig, IcebergCandidate
 from rekappa.errors import AppError, ConfigError
 from rekappa.iceberg.past import rows_at
 from rekappa.lookup import Lookup, Precedence
-from rekappa.lookups.changes import ARRIVED, GONE, RANK, changes, ranked_by, tombstones
+from rekappa.lookups.changes import ARRIVED, GONE, RANK, keyless, versions_of_changes
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -37,22 +37,29 @@ class Versions:
 
     def read(self, spark: SparkSession, snapshot: int | None = None) -> DataFrame:
         """All versions, as the table is now (in a stream: at each micro-batch) or was at a snapshot."""
-        from pyspark.errors import AnalysisException
         from pyspark.sql import functions as F
 
+        rows = self._stored(spark, snapshot)
+        if self.changes is None:
+            return rows
+        letters = None
+        if spark.catalog.tableExists(self.letters):
+            letters = spark.table(self.letters).where(F.col("source") == self.changes.source)
+        return versions_of_changes(rows, letters, self.changes)
+
+    def left_out(self, spark: SparkSession, snapshot: int | None = None) -> int:
+        """How many archived changes tell no key: they are no versions."""
+        return 0 if self.changes is None else keyless(self._stored(spark, snapshot), self.changes).count()
+
+    def _stored(self, spark: SparkSession, snapshot: int | None) -> DataFrame:
+        from pyspark.errors import AnalysisException
+
         try:
-            rows = spark.table(self.table) if snapshot is None else rows_at(spark, self.table, snapshot)
+            return spark.table(self.table) if snapshot is None else rows_at(spark, self.table, snapshot)
         except AnalysisException:
             raise ConfigError(
                 f"Cannot read lookup {self.lookup!r}: its table {self.table} does not exist", hint=self.remedy
             ) from None
-        if self.changes is None:
-            return rows
-        made = changes(rows, self.changes)
-        if spark.catalog.tableExists(self.letters):
-            letters = spark.table(self.letters).where(F.col("source") == self.changes.source)
-            made = made.unionByName(tombstones(letters, made, self.changes), allowMissingColumns=True)
-        return ranked_by(made, self.changes)
 
     def opened(self, rows: DataFrame) -> Lookup:
         """The lookup itself; refuses rows without its columns, or whose times are no instants."""
@@ -73,9 +80,10 @@ def versions_of(config: AppConfig, name: str) -> Versions:
         )
     if isinstance(lookup, ChangesLookup):
         past = [one for one in config.sources[lookup.source].candidates.values() if isinstance(one, IcebergCandidate)]
+        order = Precedence.ARRIVAL if lookup.sequence else Precedence.VALIDITY
         return Versions(
-            name, past[0].table, lookup.key, ARRIVED, RANK, lookup.deleted or GONE,
-            Precedence.ARRIVAL, lookup, "Archive its topic first: rekappa archive run APP", dead_letters_of(config),
+            name, past[0].table, lookup.key, ARRIVED, RANK, lookup.deleted or GONE, order, lookup,
+            "Archive its topic first: rekappa archive run APP", dead_letters_of(config),
         )  # fmt: skip
     if isinstance(lookup, IcebergLookup) and lookup.valid_from is not None:
         remedy = f"Check lookups.{name}.table, or create it."

@@ -80,7 +80,7 @@ def exact_plans(
             query=query.name if len(own) > 1 else None,
             state=kind_of_state([next(shape for shape in shapes if shape.output == query.output)]),
             slices=slices,
-            lookups=as_of(spark, loaded.config, planned.lookups, chosen.ended),
+            lookups=as_of(spark, loaded.config, planned.lookups, chosen.ended, planned.reads),
             warnings=tuple(warnings),
             reason=f"{planned.reason}: batches {first} to {last} of {chosen.run.id}",
         )

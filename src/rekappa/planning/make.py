@@ -132,8 +132,8 @@ def _plan_job(
     notes = [*check_complete(inputs, request.window, reads, request.regions, request.allow_incomplete), *fit.notes]
     if not any(one.splits for one in inputs) and all(one.table is not None for one in inputs):
         notes.append("The archive holds no event of this window: the output will be empty.")
-    lookups = plan_lookups(spark, loaded.config, job, reads)
-    notes += lookup_warnings(lookups, reads)
+    lookups = plan_lookups(spark, loaded.config, job, request.window, margins)
+    notes += lookup_warnings(spark, loaded.config, lookups, margins.wanted(request.window))
     services = _plan_services(spark, loaded, home, request, asked, reads)
     notes += service_warnings(spark, loaded.config, home, services)
     planned = JobPlan(

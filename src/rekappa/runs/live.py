@@ -23,6 +23,7 @@ from rekappa.fence.filter import unknown_sender
 from rekappa.fence.line import Sender
 from rekappa.fence.topic import LINEAGE
 from rekappa.home import Home
+from rekappa.lookups.planned import left_out
 from rekappa.lookups.record import collect_answers
 from rekappa.replay.batches import Feed, record_batches
 from rekappa.runs.built import BuiltQuery, build_queries
@@ -242,6 +243,9 @@ def _start(
     built = [(one, open_sink(one.query.sink, config, live.home, cap)) for one in build_queries(spark, live, feeding)]
     for one, _ in built:
         _require_state(one, live.checkpoint(one.query), tell)
+    for name in sorted({name for one, _ in built for name in live.app.jobs[one.query.job].lookups}):
+        for text in left_out(spark, config, name):
+            tell(f"warning: {text}")
     prepare_sinks(spark, loaded, [(sink, one.rows.schema) for one, sink in built], tell)
     for one, sink in built:
         query, checkpoint, order = one.query, live.checkpoint(one.query), live.feeds(one.query)

@@ -9,12 +9,12 @@ from fastapi import APIRouter, Request
 from fastapi.responses import Response
 from markupsafe import Markup
 
+from rekappa.console.archived import last_proof, overview, pictures
 from rekappa.console.confirm import confirmed
 from rekappa.console.context import console_of, core_of, page
 from rekappa.console.draw import grown
 from rekappa.console.guard import form_of
 from rekappa.console.pages.apps import archive_status
-from rekappa.console.pages.backfill import last_proof, overview, pictures
 from rekappa.operations.changes import archive_change, router_change, sets
 from rekappa.store.record import Kind
 from rekappa.tasks.standing import tasks
@@ -30,17 +30,18 @@ def archive_page(request: Request, name: str) -> Response:
     words = (str(loaded.folder), *sets(loaded.overrides))
     letters = console.observed.ask("archive", "dead", *words, "--limit=20")
     cost = console.observed.ask("cost", *words, "--days=30", fresh=timedelta(minutes=30))
+    proof = last_proof(core, name)
     asked = [one for one in tasks(core.home, app=name, limit=60) if one.words[:1] == ("archive",)]
     return page(
         request,
         "archive.html",
         app=app,
         status=archive_status(console, app),
-        pictures=pictures(core, name, overview(request, core, name), "", ""),
+        pictures=pictures(core, name, overview(request, core, name), proof),
         letters=letters,
         cost=cost,
         chart=cost_chart(cost.value or []),
-        proof=last_proof(core, name),
+        proof=proof,
         router=next(iter(core.store().page(1, app=name, kind=Kind.ARCHIVE)), None),
         tasks=asked[:6],
     )

@@ -14,6 +14,7 @@ from rekappa.console.observed import Observation
 from rekappa.errors import RunError
 from rekappa.operations.core import Core
 from rekappa.recovery.topics import TopicPlace, places_in
+from rekappa.shown import plain
 
 router = APIRouter()
 FRESH = timedelta(seconds=20)
@@ -38,9 +39,12 @@ def one_topic(request: Request, topic: str) -> Response:
 
 @router.get("/api/topics/{topic}")
 def topic_document(request: Request, topic: str) -> Response:
-    """What `rekappa lineage TOPIC --json` said last, for each cluster that has the topic."""
+    """What `rekappa lineage TOPIC --json` said last, and when, for each cluster that has the topic."""
     found = known_topic(console_of(request), core_of(request), topic)
-    return JSONResponse([one.seen.value for one in found if one.seen.value is not None])
+    told = [
+        {"cluster": one.cluster, "at": one.seen.at, "error": one.seen.error, "lineage": one.seen.value} for one in found
+    ]
+    return JSONResponse(plain(told))
 
 
 def known_topic(console: Console, core: Core, topic: str) -> list[TopicAtBroker]:
