@@ -324,7 +324,7 @@ def test_a_login_in_an_address_is_refused_and_not_repeated(write: Write, written
     "catalog",
     [
         "{type: hive, uri: 'thrift://a:9083,thrift://b:9083', warehouse: 'abfss://lake@shop.dfs.core.windows.net/w'}",
-        "{type: rest, uri: 'https://lake.example:8181/catalog?warehouse=a@b', warehouse: 's3://lake/w@1'}",
+        "{type: rest, uri: 'https://lake.example:8181/catalog?warehouse=ab', warehouse: 's3://lake/w@1'}",
         "{type: jdbc, uri: 'jdbc:postgresql://db:5432/catalog?sslmode=require'}",
     ],
 )
