@@ -222,6 +222,40 @@ def test_pandas_frames_are_cut_by_key_and_slice() -> None:
     assert made[["key", "total", BATCH]].to_numpy().tolist() == [[1, 3, 0], [1, 6, 2], [2, 4, 0], [2, 9, 2]]
 
 
+def test_whole_numbers_of_a_key_without_nulls_stay_whole() -> None:
+    """A group's column is of floating point only if the group itself has a null."""
+    rows = [
+        (0, 0, 2**60 + 1, 0, 0, True, True, False),
+        (0, 0, 0, 0, 1, True, True, True),
+        (0, 0, 7, 0, 2, False, False, False),
+    ]
+    frame = pd.DataFrame(rows, columns=["k", "key", "n", "slice", "arrival", "no_k", "no_key", "no_n"])
+    seen: list[Any] = []
+
+    def function(key: Any, frames: Iterator[Any], state: Any) -> Iterator[Any]:
+        for piece in frames:
+            seen.append((str(key[0]), str(piece["key"].dtype), str(piece["n"].dtype), piece["n"].tolist()))
+        return iter(())
+
+    make = lambda: Applying(function, COUNT, "NoTimeout", ["key", "n"], watermarked=False)  # noqa: E731
+    run = frames_in_pandas(make, Columns(1, ("key", "n"), masked=(0, 1, 2)), [0])
+    assert list(run([frame.iloc[:1], frame.iloc[1:]])) == []
+    assert seen[0] == ("nan", "float64", "int64", [2**60 + 1])
+    assert seen[1][:3] == ("nan", "float64", "float64")
+    assert seen[2] == ("0", "int64", "int64", [7]), "a null key is not the key 0"
+
+
+def test_what_is_changed_before_a_list_is_read_is_seen() -> None:
+    handle = KeyHandle()
+    listed = handle.getListState("l", COUNT)
+    listed.put([(1,), (2,)])
+    before = listed.get()
+    listed.appendValue((3,))
+    assert next(before) == (1,)
+    listed.clear()
+    assert list(before) == [(2,), (3,)], "read at once, when the first was asked for"
+
+
 def applying(function: Any, timeout: str = "EventTimeTimeout") -> list[list[Any]]:
     rows = [(1, 1, 10, 0, 0), (1, 1, 11, 1, 1), (2, 2, 12, 0, 2)]
     frame = pd.DataFrame(rows, columns=["k", "key", "at", "slice", "arrival"])

@@ -54,3 +54,13 @@ def test_state_that_never_ends_is_said_to() -> None:
     assert looked[-1] == LONGEST
     assert not found.vouched
     assert any("still depends on events more than 12h before" in note for note in found.notes)
+
+
+@given(st.integers(0, 5), st.none() | st.integers(-60, 600).map(lambda minutes: START + timedelta(minutes=minutes)))
+def test_a_silent_key_leaves_a_doubt_unless_a_timer_has_ended_it(endless: int, due: datetime | None) -> None:
+    """With the hour that is read, a timer later than an hour after the start may be one of an older key as well."""
+    alive = Alive(7, None, endless, due)
+    found = with_measured_state(derive([SHAPE], timedelta()), WINDOW, lambda _: alive)
+    ended = not endless and (due is None or due <= START + HOUR)
+    assert found.vouched == ended
+    assert any("Keys without an event in the 1h" in note for note in found.notes) != ended

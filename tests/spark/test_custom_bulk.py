@@ -15,6 +15,7 @@ from rekappa.config.model import AppConfig
 from rekappa.home import Home
 from rekappa.replay.custom.batches import BATCH
 from rekappa.replay.custom.bykey import LATE
+from rekappa.replay.custom.query import obstacle
 from rekappa.replay.custom.run import sliced_rows
 from rekappa.replay.ordered import run_slices
 from rekappa.storage.location import Location
@@ -151,6 +152,42 @@ def with_timeouts(events: DataFrame) -> DataFrame:
     )
 
 
+def with_gaps(events: DataFrame) -> DataFrame:
+    """`applyInPandasWithState`: whole numbers and truths, in keys and columns, that are null in some rows."""
+    import pandas as pd
+    from pyspark.sql import functions as F
+    from pyspark.sql.streaming.state import GroupStateTimeout
+
+    def shown(key: Any, frames: Iterable[Any], state: Any) -> Iterable[Any]:
+        kinds, total, last = set(), 0, None
+        for frame in frames:
+            kinds |= {f"{name} {kind}" for name, kind in frame.dtypes.items()}
+            total += int(frame["large"].fillna(0).sum()) % 1_000_003
+            last = frame["event_ts"].max() if last is None else max(last, frame["event_ts"].max())
+        what = f"{key[1]} {type(key[1]).__name__} {sorted(kinds)}"
+        yield pd.DataFrame({"user": [key[0]], "what": [what], "number": [total], "event_ts": [last]})
+        state.update((1,))
+
+    odd = events.select(
+        "user",
+        F.when(F.col("id") % 3 > 0, F.col("id") % 3 - 1).cast("int").alias("third"),
+        F.when(F.col("id") % 11 > 0, F.col("id") + F.lit(2**60)).alias("large"),
+        F.when(F.col("id") % 13 > 0, F.col("id") % 2 == 0).alias("even"),
+        "event_ts",
+    )
+    grouped = odd.withWatermark("event_ts", "10 minutes").groupBy("user", "third")
+    return grouped.applyInPandasWithState(shown, OUT, "n BIGINT", "append", GroupStateTimeout.EventTimeTimeout)
+
+
+def first_of_zeros(events: DataFrame) -> DataFrame:
+    """0.0 and -0.0 are two keys to Spark's de-duplication."""
+    from pyspark.sql import functions as F
+
+    signed = F.when(F.col("id") % 2 == 0, F.lit(0.0)).otherwise(F.lit(-0.0))
+    odd = events.select("user", signed.alias("zero"), F.date_trunc("hour", "event_ts").alias("event_ts"))
+    return odd.withWatermark("event_ts", "10 minutes").dropDuplicates(["user", "zero", "event_ts"])
+
+
 def first_of_values(events: DataFrame) -> DataFrame:
     timed = events.withWatermark("event_ts", "10 minutes")
     return timed.dropDuplicatesWithinWatermark(["user", "value"]).select("user", "value", "event_ts")
@@ -206,7 +243,8 @@ def from_two(events: DataFrame, others: DataFrame) -> DataFrame:
 
 
 JOBS: dict[Callable[..., Any], int] = {
-    every_kind: 200, in_pandas: 40, with_timeouts: 10, first_of_values: 100, first_of_minutes: 200, from_two: 8
+    every_kind: 200, in_pandas: 40, with_timeouts: 10, with_gaps: 100, first_of_values: 100, first_of_minutes: 200,
+    first_of_zeros: 20, from_two: 8
 }  # fmt: skip
 """Each with the fewest rows that it must give: a comparison of nothing shows nothing."""
 
@@ -243,3 +281,14 @@ def test_over_the_same_slices_it_gives_the_rows_of_micro_batches(
         assert outcome.late_rows == 0
     else:
         assert late.get[LATE] == outcome.late_rows > 0
+
+
+def test_a_watermark_after_the_operator_is_for_micro_batches(spark: SparkSession, archive: Archive) -> None:
+    """Spark's one watermark is the least of all: one that is set later holds back the operator's own."""
+
+    def later(events: DataFrame) -> DataFrame:
+        return first_of_minutes(events).withWatermark("event_ts", "2 hours")
+
+    schemas = {"events": archive.source().schema}
+    assert obstacle(spark, job_of(first_of_minutes), schemas) == ""
+    assert "sets a watermark after its stateful operator" in obstacle(spark, job_of(later), schemas)

@@ -1,7 +1,8 @@
 """How far back custom state reaches: a query does not show it, but a replay of what came before the window does.
 
 Only what is alive when the window begins matters to it. So the stretch before it is replayed, from further and further
-back, without output: once a start twice as far back leaves the same state alive, nothing older has a say in it.
+back, without output, until a start twice as far back leaves the same state alive. A key that was silent all that time
+is seen by neither start: it is known to hold nothing only where state ends by timers, sooner than the stretch is long.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ def with_measured_state(margins: Margins, output: Window, alive: Callable[[Windo
     """The margins with a warm-up that is as long as the state lives; `alive` is the state that is there once a stretch
     of ingestion time, and nothing before it, has been read.
 
-    Where a start `LONGEST` before still changes what is alive, that is the warm-up, and nothing vouches for it.
+    Where a start `LONGEST` before still changes what is alive, that is the warm-up, and nothing vouches for it. Nor
+    where a key that came before it may hold state still.
     """
     before = margins.before
     now = alive(_stretch(margins, before, output))
@@ -34,7 +36,7 @@ def with_measured_state(margins: Margins, output: Window, alive: Callable[[Windo
                 f"{format_duration(before)}, because the state alive at the window's start ({count(now.keys)} keys) is "
                 f"the same when {format_duration(further)} are read"
             )
-            return margins.measured(before, why)
+            return margins.measured(before, why, _of_silent_keys(now, before, output))
         before, now = further, then
     why = f"{format_duration(before)} for custom state"
     note = (
@@ -42,6 +44,20 @@ def with_measured_state(margins: Margins, output: Window, alive: Callable[[Windo
         f"{format_duration(LONGEST / 2)} before it: its rows may lack inputs. --warm-up reads further back."
     )
     return margins.measured(before, why, note)
+
+
+def _of_silent_keys(now: Alive, before: timedelta, output: Window) -> str:
+    """The doubt that keys leave which were silent since before the warm-up; none where none can hold state."""
+    if now.endless:
+        held = f"{count(now.endless)} of {count(now.keys)} keys hold state that no timer ends"
+    elif now.due is not None and now.due - output.start > before:
+        held = f"timers are set up to {format_duration(now.due - output.start)} after the window's start"
+    else:
+        return ""
+    return (
+        f"Keys without an event in the {format_duration(before)} before the window may hold state that is not read "
+        f"({held}): rows of such keys may lack inputs. --warm-up reads further back."
+    )
 
 
 def _stretch(margins: Margins, before: timedelta, output: Window) -> Window:

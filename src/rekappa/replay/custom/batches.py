@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 OUTPUT_ROWS = 10_000
 INITIAL = -1
 """The slice of the rows that are a key's initial state."""
-ALIVE = ("key", "state")
-"""The columns that tell which keys hold state, and which."""
+ALIVE = {"key": "STRING", "state": "STRING", "due": "BIGINT"}
+"""The columns that tell which keys hold state, a digest of it, and when (in ms) it next acts by itself, if ever."""
 _NAN = float("nan")
 _T = TypeVar("_T")
 
@@ -36,6 +36,9 @@ class Columns:
     keys: int
     names: tuple[str, ...]
     initial: tuple[str, ...] = ()
+    masked: tuple[int, ...] = ()
+    """Positions of columns in which a zero may stand for null; for each a column after the arrival says where it does.
+    pandas has no whole number that is null: a column that has one in any row would be of floating point in all."""
 
     @property
     def rows(self) -> slice:
@@ -49,6 +52,11 @@ class Columns:
     def number(self) -> int:
         """Where the slice's number is."""
         return self.keys + len(self.names) + len(self.initial)
+
+    @property
+    def masks(self) -> dict[int, int]:
+        """Where it is said that a masked column is null."""
+        return {at: self.number + 2 + order for order, at in enumerate(self.masked)}
 
 
 Workers = Callable[[Iterable[Any]], Iterator[Any]]
@@ -127,7 +135,8 @@ def alive_in_arrow(make: Make, columns: Columns, marks: Sequence[int]) -> Worker
         import pyarrow as pa
 
         for found in _batched(_alive(make(), _rows(batches, columns), marks), OUTPUT_ROWS):
-            yield pa.RecordBatch.from_pylist([dict(zip(ALIVE, one, strict=True)) for one in found])
+            keys, states, dues = zip(*found, strict=True)
+            yield pa.RecordBatch.from_arrays([pa.array(keys), pa.array(states), pa.array(dues, "int64")], list(ALIVE))
 
     return run
 
@@ -139,17 +148,20 @@ def alive_in_pandas(make: Make, columns: Columns, marks: Sequence[int]) -> Worke
         import pandas as pd
 
         for found in _batched(_alive(make(), _pieces(frames, columns), marks), OUTPUT_ROWS):
-            yield pd.DataFrame(found, columns=list(ALIVE))
+            made = pd.DataFrame(found, columns=list(ALIVE))
+            yield made.astype({"due": "Int64"})
 
     return run
 
 
-def _alive(operator: Any, rows: Iterable[tuple[Any, int, Any]], marks: Sequence[int]) -> Iterator[tuple[str, str]]:
+def _alive(
+    operator: Any, rows: Iterable[tuple[Any, int, Any]], marks: Sequence[int]
+) -> Iterator[tuple[str, str, int | None]]:
     for key, given in _by_key(operator, rows, marks):
         deque(given, maxlen=0)
         held = operator.held
         if held is not None:
-            yield repr(key), sha256(held.encode()).hexdigest()
+            yield repr(key), sha256(held.encode()).hexdigest(), operator.due
     operator.close()
 
 
@@ -205,12 +217,15 @@ def _rows(batches: Iterable[Any], columns: Columns) -> Iterator[tuple[Any, int, 
 
 def _pieces(frames: Iterable[Any], columns: Columns) -> Iterator[tuple[Any, int, Any]]:
     """Each frame in pieces of one key and slice."""
+    import numpy as np
     import pandas as pd
 
+    no_number = np.float64("nan")
     for frame in frames:
         if frame.empty:
             continue
-        keyed = frame.iloc[:, [*range(columns.keys), columns.number]]
+        in_key = [mask for at, mask in columns.masks.items() if at < columns.keys]
+        keyed = frame.iloc[:, [*range(columns.keys), columns.number, *in_key]]
         changes = (keyed.ne(keyed.shift()) & ~(keyed.isna() & keyed.shift().isna())).any(axis=1)
         starts = [int(at) for at in changes.to_numpy().nonzero()[0]]
         if not starts or starts[0] != 0:
@@ -218,11 +233,23 @@ def _pieces(frames: Iterable[Any], columns: Columns) -> Iterator[tuple[Any, int,
         names, ends = list(columns.names), [*starts[1:], len(frame)]
         for start, end in zip(starts, ends, strict=True):
             number = int(keyed.iloc[start, columns.keys])
-            key = tuple(_same(keyed.iloc[start, at]) for at in range(columns.keys))
             part = columns.initials if number == INITIAL else columns.rows
-            piece = frame.iloc[start:end, part].reset_index(drop=True)
+            piece = frame.iloc[start:end].reset_index(drop=True)
+            for at, mask in columns.masks.items():
+                nulls = piece.iloc[:, mask]
+                if nulls.any():
+                    piece.isetitem(at, _with_nulls(piece.iloc[:, at], nulls))
+            key = tuple(_same(piece.iloc[:, at].iloc[0], no_number) for at in range(columns.keys))
+            piece = piece.iloc[:, part]
             piece.columns = pd.Index(columns.initial if number == INITIAL else names)
             yield key, number, piece
+
+
+def _with_nulls(values: Any, nulls: Any) -> Any:
+    """As Arrow gives a column with nulls to pandas: truths as objects, whole numbers as floating point."""
+    if values.dtype == bool:
+        return values.astype(object).where(~nulls, None)
+    return values.astype("float64").where(~nulls)
 
 
 def _keys(column: Any) -> list[Any]:
@@ -235,8 +262,8 @@ def _keys(column: Any) -> list[Any]:
     return values
 
 
-def _same(value: Any) -> Any:
-    return _NAN if isinstance(value, float) and value != value else value
+def _same(value: Any, no_number: Any = _NAN) -> Any:
+    return no_number if isinstance(value, float) and value != value else value
 
 
 def _in_batches(rows: Iterator[tuple[int, Any]], schema: StructType) -> Iterator[Any]:

@@ -34,6 +34,8 @@ SLICE, ARRIVAL = "__rekappa_slice__", "__rekappa_arrival__"
 MARKS = (SLICE, ARRIVAL)
 """The columns that are carried beside a row's own: the slice that it is read in, and its place there."""
 LATE = "late"
+_NEVER_NULL = frozenset({"byte", "short", "integer", "long", "boolean"})
+"""Types whose pandas columns can't hold a null."""
 DELAY = "spark.watermarkDelayMs"
 """How Spark marks the column that a watermark goes by."""
 
@@ -73,11 +75,34 @@ def by_key(
     keys = [f"key_{number}" for number in range(columns.keys)]
     own = [base[quoted(name)] for name in names]
     chosen = base.select(*asked.keys, *own, *MARKS).toDF(*keys, *_numbered("row", names), *MARKS)
+    if asked.method in DEDUP:
+        chosen = chosen.withColumns({name: _told_apart(chosen, name) for name in keys})
     if asked.initial is not None:
         columns = Columns(columns.keys, columns.names, tuple(asked.initial[0].columns))
         chosen = _with_initial(chosen, asked.initial, keys, columns)
     together = chosen.repartition(tasks, *keys).sortWithinPartitions(*keys, *MARKS)
+    if asked.method == "applyInPandasWithState":
+        columns, together = _masked(together, columns)
     return _given_to(spark, asked, together, columns, marks, event_time, alive)
+
+
+def _told_apart(frame: DataFrame, key: str) -> Column:
+    """A key as de-duplication tells it apart: by its bytes: 0.0 and -0.0, which sort as equals, differ."""
+    from pyspark.sql import functions as F
+
+    return F.col(key).cast("string") if frame.schema[key].dataType.typeName() in ("float", "double") else F.col(key)
+
+
+def _masked(frame: DataFrame, columns: Columns) -> tuple[Columns, DataFrame]:
+    """The frame without nulls in columns whose type pandas would change for them, and beside it where they are."""
+    from pyspark.sql import functions as F
+
+    fields = frame.schema.fields[: columns.keys + len(columns.names)]
+    masked = tuple(at for at, field in enumerate(fields) if field.dataType.typeName() in _NEVER_NULL)
+    filled = {fields[at].name: F.coalesce(F.col(fields[at].name), F.lit(0).cast(fields[at].dataType)) for at in masked}
+    nulls = (F.col(fields[at].name).isNull().alias(f"null_{at}") for at in masked)
+    chosen = frame.select("*", *nulls).withColumns(filled)
+    return Columns(columns.keys, columns.names, columns.initial, masked), chosen
 
 
 def micros_of(frame: DataFrame, column: str) -> Column:
@@ -124,7 +149,7 @@ def _given_to(
         processor, mode = given["statefulProcessor"], str(given["timeMode"])
         make = partial(Processing, processor, mode, _schemas(spark, processor), pandas=pandas)
     if alive:
-        held = ", ".join(f"{name} STRING" for name in ALIVE)
+        held = ", ".join(f"{name} {kind}" for name, kind in ALIVE.items())
         if pandas:
             return rows.mapInPandas(alive_in_pandas(make, columns, marks.marks), held)
         return rows.mapInArrow(alive_in_arrow(make, columns, marks.marks), held)

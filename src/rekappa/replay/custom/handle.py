@@ -70,8 +70,8 @@ class MemoryList(_Variable):
     """A list that keeps its order."""
 
     def get(self) -> Iterator[tuple[Any, ...]]:
-        # A copy: what is appended while it is read is not seen, as in Spark.
-        return iter(tuple(self._value or ()))
+        # As in Spark: looked up when the first element is asked for, and what is appended after that is not seen.
+        yield from tuple(self._value or ())
 
     def put(self, newState: list[tuple[Any, ...]]) -> None:
         self._value = self._some(newState)
@@ -114,7 +114,7 @@ class MemoryMap(_Variable):
         self._value[_hashable(own)] = (own, self._stored(value))
 
     def iterator(self) -> Iterator[tuple[tuple[Any, ...], tuple[Any, ...]]]:
-        return iter(tuple((self._value or {}).values()))
+        yield from tuple((self._value or {}).values())
 
     def keys(self) -> Iterator[tuple[Any, ...]]:
         return (key for key, _ in self.iterator())

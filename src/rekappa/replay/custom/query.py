@@ -55,6 +55,12 @@ def taken_apart(spark: SparkSession, job: Job, schemas: Mapping[str, StructType]
             f"Cannot run job {job.name!r} in slice order: it has {len(captured)} stateful operators, not one",
             hint="Use --mode ordered.",
         )
+    if any(simple_name(node) == "EventTimeWatermark" for one in results.values() for node in nodes(analysed(one))):
+        raise RunError(
+            f"Cannot run job {job.name!r} in slice order: it sets a watermark after its stateful operator, which holds "
+            "back that operator's own",
+            hint="Use --mode ordered.",
+        )
     return Apart(captured[0], results, leaves)
 
 

@@ -70,16 +70,28 @@ def state_alive(spark: SparkSession, sources: Mapping[str, ArchiveSource], stret
     found = alive(spark, query.apart, query.inputs, marks, query.tasks)
     # Added up as a decimal: a sum of hashes would run over.
     digest = F.sum(F.xxhash64(*found.columns).cast("decimal(38, 0)"))
-    row = found.agg(F.count(F.lit(1)).alias("keys"), digest.alias("digest")).first()
-    return Alive(0, None) if row is None else Alive(row.keys, row.digest)
+    row = found.agg(
+        F.count(F.lit(1)).alias("keys"),
+        digest.alias("digest"),
+        F.count_if(F.col("due").isNull()).alias("endless"),
+        F.max("due").alias("due"),
+    ).first()
+    if row is None:
+        return Alive(0, None)
+    return Alive(row.keys, row.digest, row.endless, None if row.due is None else EPOCH + row.due * _MILLISECOND)
 
 
 @dataclass(frozen=True, slots=True)
 class Alive:
-    """How many keys hold state, and a digest of what they hold: equal digests, equal state."""
+    """How many keys hold state, and a digest of what they hold: equal digests, equal state.
+
+    `endless` of them wait for no timer: only an event can end what they hold. `due` is the last of the others' timers.
+    """
 
     keys: int
     digest: Decimal | None
+    endless: int = 0
+    due: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
