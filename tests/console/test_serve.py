@@ -27,6 +27,21 @@ from rekappa.store.task import Task, TaskState
 from rekappa.tasks.standing import lost, task, tasks
 
 PROGRAM = (sys.executable, "-m", "rekappa.cli.main")
+AFTER_SPARK = """
+import signal
+import sys
+from pathlib import Path
+
+from rekappa.cli.demo import open_console
+
+
+def left_by_spark(*_):
+    raise AttributeError("Spark's handler of Ctrl-C, once Spark is stopped")
+
+
+signal.signal(signal.SIGINT, left_by_spark)
+open_console(Path(sys.argv[1]))
+"""
 
 
 @contextmanager
@@ -108,9 +123,8 @@ def test_the_demo_s_console_shows_its_story_until_it_is_stopped(tmp_path: Path) 
     from console.sample import DONE, fill
 
     fill(tmp_path / "demo")
-    code = "import sys, pathlib; from rekappa.cli.demo import _open_console; _open_console(pathlib.Path(sys.argv[1]))"
     process = subprocess.Popen(
-        [sys.executable, "-c", code, str(tmp_path / "demo")], stderr=subprocess.PIPE, text=True, cwd=tmp_path
+        [sys.executable, "-c", AFTER_SPARK, str(tmp_path / "demo")], stderr=subprocess.PIPE, text=True, cwd=tmp_path
     )
     assert process.stderr is not None
     try:

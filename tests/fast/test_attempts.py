@@ -56,18 +56,26 @@ def test_an_attempt_that_ends_leaves_nothing_but_the_run(tmp_path: Path) -> None
     home, operation = Home(tmp_path), new_run_id(Kind.LIVE)
     with trial(home, "app", operation, "plays") as scratch:
         (scratch / "metadata").write("{}")
-
-    def broken() -> None:
-        with forking(home, "app", operation):
-            (home.checkpoint("app", operation) / "plays/metadata").write("{}")
-            raise ZeroDivisionError
-
-    with pytest.raises(ZeroDivisionError):
-        broken()
     assert kept(home) == ([], [])
     with forking(home, "app", operation):
         (home.checkpoint("app", operation) / "plays/metadata").write("{}")
     assert kept(home) == ([operation], [])
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_a_store_that_fails_may_know_the_run_all_the_same(tmp_path: Path, known: bool) -> None:
+    home, operation = Home(tmp_path), new_run_id(Kind.LIVE)
+
+    def broken() -> None:
+        with forking(home, "app", operation):
+            (home.checkpoint("app", operation) / "plays/metadata").write("{}")
+            raise ConnectionError
+
+    with pytest.raises(ConnectionError):
+        broken()
+    assert kept(home) == ([operation], [operation])
+    drop_left(home, "app", {operation} if known else (), datetime.now(UTC) + LEFT + timedelta(minutes=1))
+    assert kept(home) == ([operation] if known else [], [])
 
 
 def test_an_id_says_when_it_was_drawn() -> None:

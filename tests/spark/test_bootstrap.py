@@ -38,7 +38,7 @@ KILLS, SEED = (int(os.environ.get(f"REKAPPA_TEST_{name}", "2")) for name in ("KI
 """How often a run is killed, and where. Each time costs a start of Spark: REKAPPA_TEST_KILLS=20 for more."""
 KEEPS = timedelta(days=30)
 """What the topics keep, as they say; the tests delete much earlier."""
-HISTORY = 600
+HISTORY = 60 * (4 + KILLS)
 """Events of each region that are archived before the run that is killed begins: a slice for each minute of them."""
 CODE = """
 from pyspark.sql import functions as F
@@ -270,8 +270,9 @@ def test_history_then_live_then_past_retention(spark: SparkSession, tmp_path: Pa
     assert app.seen() == app.once(range(1200, 2700))
     assert app.paired() == Counter(dict.fromkeys(range(1199, 2699), 4))
     truth = app.counted(2689)
-    assert app.windows() == {key: count for key, count in truth.items() if key in app.windows()}
-    assert app.windows().keys() == {key for key in truth if key[0] >= min(counted)[0]}
+    windows = app.windows()
+    assert windows == {key: count for key, count in truth.items() if key in windows}
+    assert windows.keys() == {key for key in truth if key[0] >= min(counted)[0]}
     run = second
 
     # An event that the archive has twice, and one that it has lost.

@@ -464,7 +464,7 @@ def test_the_plan_names_lookups_and_what_they_lack(story: Story) -> None:
     with pytest.raises(PlanError, match=r"lookup 'prices' .* knows nothing before 2026-10-31T23:00") as refused:
         planned(before)
     assert "from --start 2026-10-31T23:00Z on" in str(refused.value.hint)
-    assert not [text for text in planned(Window(START - HOUR, START)).warnings if "knows nothing" in text]
+    assert not [text for text in planned(Window(START - HOUR, START)).warnings if "'titles' knows nothing" in text]
     assert "Lookup 'owners' leaves out changes that tell no key: 3." in job.warnings
     early = planned(before, "lookups.prices.unknown_past=accept", "lookups.accounts.unknown_past=accept")
     assert [text for text in early.warnings if "'titles' knows nothing before 2026-10-31T23:00" in text]

@@ -3,8 +3,8 @@
     with trial(home, "rmi", operation, query) as scratch:     a copy to try the code on
     with forking(home, "rmi", operation):                     until the store knows the run
 
-Both have a folder by the operation's id, which says when it began. It goes with the block; what a kill has left goes
-a day later.
+Both have a folder by the operation's id, which says when it began. It goes with the block; what a kill has left, or a
+store that did not answer, goes a day later.
 """
 
 from __future__ import annotations
@@ -34,16 +34,14 @@ def trial(home: Home, app: str, operation: str, query: str) -> Iterator[Location
 
 @contextmanager
 def forking(home: Home, app: str, operation: str) -> Iterator[None]:
-    """While the checkpoint of a run is built that no store knows yet. Left by an exception, it is removed."""
+    """While the checkpoint of a run is built that no store knows yet.
+
+    Left by an exception it stays marked: a store that failed may know the run all the same, and then it is the run's.
+    """
     folder = _attempt(home, app, operation)
     (folder / _FORKING).write("")
-    try:
-        yield
-    except BaseException:
-        home.checkpoint(app, operation).remove()
-        raise
-    finally:
-        folder.remove()
+    yield
+    folder.remove()
 
 
 def drop_left(home: Home, app: str, known: Collection[str], now: datetime) -> None:

@@ -73,7 +73,7 @@ def demo(tale: str, folder: Path | None, keep: bool, opens: bool, as_json: bool)
         click.echo("error: the tables are not what a clean run gives", err=True)
         raise click.exceptions.Exit(1)
     if opens:
-        _open_console(root)
+        open_console(root)
     if kept:
         where = shlex.quote(str(root))
         click.echo(f"everything is still in {root}. To look at it in a browser, also after a restart:", err=True)
@@ -86,8 +86,9 @@ def _program() -> str:
     return "rekappa" if found else shlex.quote(str(Path(sys.argv[0]).absolute()))
 
 
-def _open_console(root: Path) -> None:
+def open_console(root: Path) -> None:
     """The story's pages, with the broker still running, until Ctrl-C."""
+    import signal
     import webbrowser
 
     from rekappa.console.serve import Serving, serve
@@ -104,6 +105,8 @@ def _open_console(root: Path) -> None:
         if sys.stderr.isatty():
             webbrowser.open(f"{address}&next=/runs/{run}/publish")
 
+    # Spark has left a handler of Ctrl-C that fails once Spark is stopped.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         serve(home, root, Serving("127.0.0.1", free_port()), started)
     finally:

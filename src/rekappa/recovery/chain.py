@@ -38,7 +38,7 @@ def chain_of(head: LiveApp) -> Chain:
     waiting = [head]
     while waiting:
         here = waiting.pop()
-        for topic in {topic for query in here.queries for topic in _written(here, query)}:
+        for topic in dict.fromkeys(topic for query in here.queries for topic in _written(here, query)):
             for name in [name for name, run in others.items() if name not in apps and _touches(head, run, topic)]:
                 if not _is_here(others[name]):
                     raise RunError(

@@ -48,10 +48,16 @@ def rewind(live: LiveApp, plan: RewindPlan, *, tell: Tell = lambda text: None) -
     with _alone(planned, "rewind") as store:
         for one, part in planned:
             _require_unchanged(store, one, part)
-        with ExitStack() as built:
+        with ExitStack() as marked:
             for one, part in planned:
-                built.enter_context(forking(one.home, part.app, part.operation))
-                _fork(one, part)
+                marked.enter_context(forking(one.home, part.app, part.operation))
+            try:
+                for one, part in planned:
+                    _fork(one, part)
+            except BaseException:
+                for one, part in planned:
+                    one.home.checkpoint(part.app, part.operation).remove()
+                raise
             told = plan.as_json()
             store.fork_runs([_forked(store, one, part, told) for one, part in planned])
         return _complete(planned, store, tell)
