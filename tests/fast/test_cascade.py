@@ -116,13 +116,21 @@ def two(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Two:
     return made
 
 
-def test_runs_that_are_going_are_stopped_once_agreed_to(two: Two) -> None:
+def test_runs_that_are_going_are_stopped_once_tried_and_agreed_to(two: Two) -> None:
+    seen: list[str] = []
+
+    def refused(live: LiveApp) -> None:
+        raise RunError(f"Cannot rewind {live.name}: its state does not fit")
+
     with two.going() as process:
+        with pytest.raises(RunError, match="its state does not fit"):
+            _stop_chain(two.app("first"), yes=True, tried=refused)
         with pytest.raises(RunError, match="Cannot ask for consent"):
-            _stop_chain(two.app("first"), yes=False)
+            _stop_chain(two.app("first"), yes=False, tried=lambda live: seen.append(live.name))
+        assert seen == ["first"]
         assert process.poll() is None
         assert two.store.run("live_second").state is State.RUNNING
-        _stop_chain(two.app("first"), yes=True)
+        _stop_chain(two.app("first"), yes=True, tried=lambda _: None)
         assert process.wait(60) == 0
     assert [two.store.run(f"live_{name}").state for name in ("first", "second")] == [State.STOPPED] * 2
 

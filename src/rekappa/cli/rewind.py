@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import click
@@ -93,6 +94,10 @@ def rewind(
     def opened() -> LiveApp:
         return operation.LiveApp(live_session(loaded, home), home, loaded, bound)
 
+    def tried(live: LiveApp, wanted: Wanted) -> RewindPlan:
+        note("trying it on a copy")
+        return operation.plan_rewind(live, wanted, cascade=cascade)
+
     if wanted is None:
         if dry_run:
             raise RunError(
@@ -111,11 +116,10 @@ def rewind(
     if not (yes or dry_run):
         _require_terminal()
     if cascade and not dry_run:
-        _stop_chain(opened(), yes)
+        _stop_chain(opened(), yes, lambda going: tried(going, wanted))
     run = current_run(store, loaded) if dry_run else operation.rewindable(store, loaded)
     live = opened()
-    note("trying it on a copy")
-    plan = operation.plan_rewind(live, wanted, cascade=cascade)
+    plan = tried(live, wanted)
     _show(out, plan)
     if dry_run:
         return
@@ -157,8 +161,9 @@ def _require_terminal() -> None:
         raise RunError("Cannot ask for consent: there is no terminal", hint="Give --yes to go on without asking.")
 
 
-def _stop_chain(live: LiveApp, yes: bool) -> None:
-    """Stop what is going of the apps that are to be rewound together."""
+def _stop_chain(live: LiveApp, yes: bool, tried: Callable[[LiveApp], object]) -> None:
+    """Stop what is going of the apps that are to be rewound together, once it was `tried`: what would be refused then
+    is refused before anything stands still."""
     from rekappa.recovery.chain import chain_of
     from rekappa.runs.current import current_run
     from rekappa.runs.stopping import stop_run
@@ -166,6 +171,7 @@ def _stop_chain(live: LiveApp, yes: bool) -> None:
     runs = [current_run(live.store, one.loaded) for one in chain_of(live).apps.values()]
     going = [run for run in runs if run.state.going]
     if going:
+        tried(live)
         _agree(f"Stop {', '.join(run.id for run in going)}?", yes)
     for run in going:
         click.echo(f"stopping {run.id} …", err=True)
