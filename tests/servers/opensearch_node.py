@@ -7,6 +7,7 @@ import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from uuid import uuid4
 
 from rekappa.jvm.jars import resolve
 from rekappa.jvm.java import java
@@ -31,6 +32,7 @@ def opensearch(folder: Path) -> Iterator[str]:
     folder.mkdir(parents=True, exist_ok=True)
     command: list[str | Path] = [java(), "-Xmx512m", "-XX:+UseSerialGC", "-cp", ":".join(str(jar) for jar in jars)]
     command += ["org.codelibs.opensearch.runner.OpenSearchRunner", "-basePath", folder, "-numOfNode", "1"]
-    command += ["-baseHttpPort", str(port - 1), "-clusterName", "test"]
+    # A name of its own: nodes of one name on a machine find each other, and share their indexes.
+    command += ["-baseHttpPort", str(port - 1), "-clusterName", f"test-{uuid4().hex}"]
     with running(command, folder / "opensearch.log", answers):
         yield url
