@@ -49,8 +49,9 @@ sinks:
   shown_files: {{type: parquet, job: shown, path: {folder}/files}}
   per_show: {{type: iceberg, table: lake.live_test.per_show_{topic}, event_time: start}}
 profiles:
-  live: {{trigger: 100 ms, spark.sql.shuffle.partitions: 2}}
+  live: {{trigger: 100 ms, spark.sql.shuffle.partitions: 2, spark.hadoop.fs.defaultFS: "hdfs://127.0.0.1:9"}}
 """
+"""Nobody answers at that address: every path must say of itself where it is."""
 
 
 @pytest.fixture
