@@ -72,7 +72,10 @@ def make() -> bool:
         spark.stop()
         # The JVM ends when nobody speaks to it any more, and writes the archive then.
         process.stdin.close()
-        process.wait(_PATIENCE)
+        try:
+            process.wait(_PATIENCE)
+        finally:
+            process.kill()
     if not fresh.is_file():
         return False
     fresh.replace(wanted)
@@ -97,6 +100,18 @@ def _use(spark: SparkSession, folder: Path) -> None:
     counted.option("checkpointLocation", str(folder / "log")).trigger(availableNow=True).start().awaitTermination()
 
 
+def main() -> None:
+    """Never fails: without an archive Spark starts as well, only later."""
+    if archive().is_file():
+        return
+    print("rekappa: keeping Spark's classes for quicker starts, once per user …", file=sys.stderr, flush=True)
+    try:
+        why = "" if make() else "this Java writes none"
+    except Exception as error:
+        why = f"{type(error).__name__}: {error}".splitlines()[0]
+    if why:
+        print(f"rekappa: Spark starts without kept classes ({why})", file=sys.stderr)
+
+
 if __name__ == "__main__":
-    if not archive().is_file() and not make():
-        print("rekappa: this Java keeps no classes; Spark starts without", file=sys.stderr)
+    main()
