@@ -34,11 +34,12 @@ def told_by_spark(servers: Servers) -> dict[str, str]:
 
 def told_to_the_end(servers: Servers) -> dict[str, str]:
     """What is left on disks: event logs, and the logs of drivers, workers and executors."""
-    patterns = ("history/**/*", "*/.rekappa/logs/*", "*/stderr", "cluster/*/log", "cluster/*/work/**/std*")
-    found = {str(file): file.read_text(errors="replace")
-             for pattern in patterns for file in servers.folder.glob(pattern) if file.is_file()}  # fmt: skip
-    for part in ("/history/", "/.rekappa/logs/", "/work/"):
-        assert any(part in name for name in found), part
+    always = ("history/**/*", "*/.rekappa/logs/*", "cluster/*/*/**/std*")
+    found: dict[str, str] = {}
+    for pattern in (*always, "*/stderr", "cluster/*/log"):
+        files = [file for file in servers.folder.glob(pattern) if file.is_file()]
+        assert files or pattern not in always, pattern
+        found |= {str(file): file.read_text(errors="replace") for file in files}
     return found
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,16 +18,16 @@ if TYPE_CHECKING:
 
 
 @dataclass
-class Telling:
+class Telling(ABC):
     """`close` stops the broker and Spark. `sent` counts the events so far."""
 
     folder: Path
     sent: int = 0
 
     @property
+    @abstractmethod
     def spark(self) -> SparkSession:
         """One session for the whole demo: starting Spark is the slowest part of a small job."""
-        raise NotImplementedError
 
     @property
     def home(self) -> Home:
