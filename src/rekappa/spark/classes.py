@@ -83,6 +83,8 @@ def make() -> bool:
 
 
 def _use(spark: SparkSession, folder: Path) -> None:
+    from pyspark.sql import functions as F
+
     spark.sql("CREATE NAMESPACE IF NOT EXISTS lake.classes")
     rows = spark.range(0, 1000, 1, 2).selectExpr("id", "id % 10 AS k", "timestamp_seconds(id) AS at", "struct(id) AS s")
     for name in ("one", "other"):
@@ -95,6 +97,13 @@ def _use(spark: SparkSession, folder: Path) -> None:
     joined.groupBy("k").count().collect()
     files = str(folder / "files")
     rows.write.parquet(files)
+    names = spark.createDataFrame([("none", 1)], "file STRING, number INT")
+    read = spark.read.schema(rows.schema).parquet(files)
+    told = read.join(F.broadcast(names), F.col("_metadata.file_name") == F.col("file"), "left")
+    sorted_by_key = told.repartition(2, "k").sortWithinPartitions("k", "id").select("id", "k", "at")
+    sorted_by_key.mapInArrow(lambda batches: batches, "id BIGINT, k BIGINT, at TIMESTAMP").groupBy("k").agg(
+        F.max("at")
+    ).collect()
     stream = spark.readStream.schema(rows.schema).parquet(files).withWatermark("at", "1 minute")
     counted = stream.groupBy("k").count().writeStream.format("noop").outputMode("update")
     counted.option("checkpointLocation", str(folder / "log")).trigger(availableNow=True).start().awaitTermination()

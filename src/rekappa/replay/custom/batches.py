@@ -5,8 +5,10 @@ Rows stream through: of a key with a million events only the batch at hand is in
 
 from __future__ import annotations
 
+import gc
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import sha256
 from itertools import groupby, islice
@@ -15,6 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from rekappa.replay.custom.drive import drive
 from rekappa.replay.custom.duplicates import first_rows
+from rekappa.replay.custom.rows import python_values, row_maker
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -25,6 +28,8 @@ INITIAL = -1
 ALIVE = {"key": "STRING", "state": "STRING", "due": "BIGINT"}
 """The columns that tell which keys hold state, a digest of it, and when (in ms) it next acts by itself, if ever."""
 _NAN = float("nan")
+_BETWEEN_COLLECTIONS = 100_000
+"""Objects that may come into being before the youngest are looked through."""
 _T = TypeVar("_T")
 
 
@@ -74,7 +79,8 @@ def rows_in_arrow(make: Make, columns: Columns, marks: Sequence[int], schema: St
 
     def run(batches: Iterable[Any]) -> Iterator[Any]:
         operator = make()
-        yield from _in_batches(_driven(operator, _rows(batches, columns), marks), schema)
+        with _seldom_collected():
+            yield from _in_batches(_driven(operator, _rows(batches, columns), marks), schema)
         operator.close()
 
     return run
@@ -199,20 +205,29 @@ def _after_initial(
 
 
 def _rows(batches: Iterable[Any], columns: Columns) -> Iterator[tuple[Any, int, Any]]:
-    from pyspark.sql import Row
-
-    make, make_initial = Row(*columns.names), Row(*columns.initial)
+    make, make_initial = row_maker(columns.names), row_maker(columns.initial)
     for batch in batches:
         keys = zip(*(_keys(batch.column(at)) for at in range(columns.keys)), strict=True)
         slices = batch.column(columns.number).to_pylist()
-        own = zip(*(column.to_pylist() for column in batch.columns[columns.rows]), strict=True)
+        own = map(make, zip(*map(python_values, batch.columns[columns.rows]), strict=True))
         if not columns.initial:
-            for key, number, values in zip(keys, slices, own, strict=True):
-                yield key, number, make(*values)
+            yield from zip(keys, slices, own, strict=True)
             continue
-        first = zip(*(column.to_pylist() for column in batch.columns[columns.initials]), strict=True)
-        for key, number, values, initial in zip(keys, slices, own, first, strict=True):
-            yield key, number, make_initial(*initial) if number == INITIAL else make(*values)
+        first = map(make_initial, zip(*map(python_values, batch.columns[columns.initials]), strict=True))
+        for key, number, row, initial in zip(keys, slices, own, first, strict=True):
+            yield key, number, initial if number == INITIAL else row
+
+
+@contextmanager
+def _seldom_collected() -> Iterator[None]:
+    """Of all that is made for a key hardly anything lives longer than the key, and next to nothing of it is a circle
+    that only the collector can take away: it need not look after every few hundred rows."""
+    before = gc.get_threshold()
+    gc.set_threshold(_BETWEEN_COLLECTIONS, *before[1:])
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
 
 
 def _pieces(frames: Iterable[Any], columns: Columns) -> Iterator[tuple[Any, int, Any]]:
@@ -256,7 +271,7 @@ def _keys(column: Any) -> list[Any]:
     """A key column's values. Not-a-number equals itself here, as in Spark's grouping."""
     import pyarrow as pa
 
-    values: list[Any] = column.to_pylist()
+    values = python_values(column)
     if pa.types.is_floating(column.type):
         return [_same(value) for value in values]
     return values

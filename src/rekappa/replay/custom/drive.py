@@ -38,7 +38,8 @@ def drive(
     batch's watermark, never falling."""
     done = -1
     for batch, rows in runs:
-        yield from _between(operator, marks, done + 1, batch)
+        if operator.due is not None:
+            yield from _between(operator, marks, done + 1, batch)
         for one in operator.take(rows, marks[batch]):
             yield batch, one
         due = operator.due

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from rekappa.errors import RunError
 from rekappa.replay.custom.values import Stored, through
@@ -87,7 +87,7 @@ class MemoryList(_Variable):
             self._value = more
 
     def _some(self, values: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
-        stored = [self._stored(value) for value in values]
+        stored = list(map(self._stored, values))
         if not stored:
             raise ValueError(f"Cannot write an empty list to state {self._name!r}: Spark refuses it; use clear()")
         return stored
@@ -164,15 +164,18 @@ class KeyHandle:
         return MemoryMap(self, stateName, key, through(value), Row(*value.names))
 
     def registerTimer(self, expiryTimestampMs: int) -> None:
-        self._require_time()
+        if not self._timed:
+            self._refuse_timers()
         self.state.timers.add(int(expiryTimestampMs))
 
     def deleteTimer(self, expiryTimestampMs: int) -> None:
-        self._require_time()
+        if not self._timed:
+            self._refuse_timers()
         self.state.timers.discard(int(expiryTimestampMs))
 
     def listTimers(self) -> Iterator[int]:
-        self._require_time()
+        if not self._timed:
+            self._refuse_timers()
         return iter(sorted(self.state.timers))
 
     def deleteIfExists(self, stateName: str) -> None:
@@ -182,9 +185,8 @@ class KeyHandle:
         found: StructType = self._schemas[declared] if isinstance(declared, str) else declared
         return found
 
-    def _require_time(self) -> None:
-        if not self._timed:
-            raise RunError("Cannot use timers: the processor's time mode is None")
+    def _refuse_timers(self) -> NoReturn:
+        raise RunError("Cannot use timers: the processor's time mode is None")
 
     def _refuse_ttl(self, name: str, ttl: int | None) -> None:
         if ttl:

@@ -18,6 +18,10 @@ class Processing:
     def __init__(
         self, processor: Any, time_mode: str, schemas: Mapping[str, StructType] | None = None, *, pandas: bool = False
     ) -> None:
+        # Looked up once: both are made for every event or timer.
+        from pyspark.sql.streaming.stateful_processor import ExpiredTimerInfo, TimerValues
+
+        self._expired, self._values = ExpiredTimerInfo, TimerValues
         self._timed, self._pandas = time_mode.lower() == "eventtime", pandas
         self._handle = KeyHandle(schemas, timed=self._timed)
         self._processor = processor
@@ -48,7 +52,7 @@ class Processing:
         # All that are due now, whatever the processor does about them meanwhile: Spark has listed them before too.
         for moment in self._handle.expired(watermark):
             yield from self._processor.handleExpiredTimer(
-                key=self._key, timerValues=self._times(watermark), expiredTimerInfo=_expired(moment)
+                key=self._key, timerValues=self._times(watermark), expiredTimerInfo=self._expired(moment)
             )
             self._handle.state.timers.discard(moment)
 
@@ -65,21 +69,9 @@ class Processing:
         # Asked for with every event and every timer, and the same for all of a slice.
         told = self._told.get(watermark)
         if told is None:
-            told = _times(int(time.time() * 1000), watermark) if self._timed else _times(-1, -1)
+            told = self._values(*((int(time.time() * 1000), watermark) if self._timed else (-1, -1)))
             self._told[watermark] = told
         return told
-
-
-def _times(now: int, watermark: int) -> Any:
-    from pyspark.sql.streaming.stateful_processor import TimerValues
-
-    return TimerValues(now, watermark)
-
-
-def _expired(moment: int) -> Any:
-    from pyspark.sql.streaming.stateful_processor import ExpiredTimerInfo
-
-    return ExpiredTimerInfo(moment)
 
 
 def _rebuilt(frame: Any) -> Any:

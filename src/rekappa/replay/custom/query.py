@@ -142,8 +142,8 @@ def alive(spark: SparkSession, apart: Apart, inputs: Mapping[str, DataFrame], ma
 
 
 def tasks_for(rows: int, cores: int) -> int:
-    """In how many tasks keys are driven: enough that no core waits for the last one."""
-    return max(2 * cores, -(-rows // _ROWS_EACH))
+    """In how many tasks keys are driven: as many rounds of all cores as it takes, so that none waits for the last."""
+    return cores * max(2, -(-rows // (_ROWS_EACH * cores)))
 
 
 def _rows(apart: Apart, inputs: Mapping[str, DataFrame]) -> Callable[[int], DataFrame | None]:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 Stored = Callable[[Any], tuple[Any, ...]]
 _Convert = Callable[[Any], Any]
 _PLAIN = frozenset({int, float, str, bool, type(None)})
+_LOWEST, _HIGHEST = -(1 << 63), (1 << 63) - 1
 _BITS = {"byte": 8, "short": 16, "integer": 32, "long": 64}
 
 
@@ -29,14 +30,36 @@ def through(schema: StructType) -> Stored:
     names = schema.names
     fields = tuple(_of_type(field.dataType) for field in schema.fields)
     width = len(fields)
+    unchanged = _unchanged(schema)
 
     def stored(value: Any) -> tuple[Any, ...]:
+        if unchanged(value):
+            found: tuple[Any, ...] = value
+            return found
         plain = value if type(value) is tuple and _PLAIN.issuperset(map(type, value)) else _plain(tuple(value))
         if len(plain) < width:
             raise ValueError(f"Cannot store {value!r}: the state has {width} fields ({', '.join(names)})")
         return tuple([convert(part) for convert, part in zip(fields, plain, strict=False)])
 
     return stored
+
+
+def _unchanged(schema: StructType) -> Callable[[Any], bool]:
+    """Whether a value is one that comes back just as it is: a tuple of the declared types and none but these. Most
+    are, and this is found out in a fraction of the time that it takes to convert each part."""
+    kinds = {"long": int, "double": float, "boolean": bool, "string": str}
+    wanted = tuple(kinds.get(field.dataType.typeName()) for field in schema.fields)
+    whole = [at for at, kind in enumerate(wanted) if kind is int]
+
+    def unchanged(value: Any) -> bool:
+        if type(value) is not tuple or tuple(map(type, value)) != wanted:
+            return False
+        for at in whole:  # noqa: SIM110  # a generator for all() would take twice as long
+            if not _LOWEST <= value[at] <= _HIGHEST:
+                return False
+        return True
+
+    return unchanged
 
 
 def _plain(value: Any) -> Any:

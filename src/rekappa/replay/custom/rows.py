@@ -1,0 +1,43 @@
+"""Arrow's columns as the Rows that a processor gets: what PySpark makes of them one by one, made a column at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import UTC
+from typing import Any
+
+
+def row_maker(names: Sequence[str]) -> Callable[[tuple[Any, ...]], Any]:
+    """A function from values to a `Row` with these names, as `Row(*names)(*values)` makes it, without its checks."""
+    from pyspark.sql import Row
+
+    fields, new = Row(*names), tuple.__new__
+
+    def make(values: tuple[Any, ...]) -> Any:
+        row = new(Row, values)
+        row.__dict__["__fields__"] = fields  # a Row lets nobody set anything
+        return row
+
+    return make
+
+
+def python_values(column: Any) -> list[Any]:
+    """What `column.to_pylist()` answers. Times, which take PyArrow most of its time, go through NumPy: a list of them
+    takes a fifth."""
+    import pyarrow as pa
+
+    kind = column.type
+    if column.null_count == len(column):  # as all are that the job does not use
+        return [None] * len(column)
+    if not pa.types.is_timestamp(kind) or kind.unit != "us" or kind.tz is None:
+        values: list[Any] = column.to_pylist()
+        return values
+    zone = pa.lib.string_to_tzinfo(kind.tz)
+    moments = column.cast(pa.timestamp("us")).to_numpy(zero_copy_only=False).tolist()
+    try:
+        if kind.tz == "UTC":
+            return [None if moment is None else moment.replace(tzinfo=zone) for moment in moments]
+        return [None if moment is None else moment.replace(tzinfo=UTC).astimezone(zone) for moment in moments]
+    except AttributeError:  # a time that Python's calendar does not have stays a number
+        plain: list[Any] = column.to_pylist()
+        return plain
