@@ -329,6 +329,7 @@ class Traffic:
             self.sent += 6
 
 
+@pytest.mark.timeout(900 + 90 * KILLS)
 def test_killed_anywhere_every_offset_reaches_the_job_once(
     spark: SparkSession, tmp_path: Path, home: Home, broker: str
 ) -> None:

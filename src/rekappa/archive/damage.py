@@ -11,6 +11,7 @@ from rekappa.errors import ArchiveError, RekappaError
 from rekappa.iceberg.commits import load_table
 from rekappa.iceberg.private import planned
 from rekappa.iceberg.tasks import read_tasks
+from rekappa.spark.computing import compute
 from rekappa.spark.ended import ended_jvm
 from rekappa.spark.failures import read_failure
 
@@ -57,7 +58,7 @@ def _unreadable(spark: SparkSession, table: Any, tasks: Sequence[Any]) -> list[A
 def _reads(spark: SparkSession, table: Any, tasks: Sequence[Any]) -> bool:
     try:
         with read_tasks(spark, table, tasks) as rows:
-            rows.write.format("noop").mode("overwrite").save()
+            compute(rows)
     except Exception:
         return False
     return True

@@ -23,6 +23,7 @@ from rekappa.replay.readers import with_readers
 from rekappa.replay.state import LOG_FILES, forget, log_settings, state_settings
 from rekappa.replay.stream import AboutTo, replay_stream, slice_scan
 from rekappa.replay.values import ArchiveSource, HoldBack, Signal, SliceOutcome, SliceProgress
+from rekappa.spark.computing import compute
 from rekappa.spark.failures import Again, read_failure
 from rekappa.spark.state import settings
 from rekappa.storage.location import Location
@@ -256,7 +257,7 @@ class _SliceRun:
                 kept = self.hold_back.of(rows, self._read_last(number))
                 if kept is None:
                     # The rows must still be computed: that is what builds the state.
-                    rows.write.format("noop").mode("overwrite").save()
+                    compute(rows)
                     return
                 held = kept
             if self.closing is not None and number == self.last:

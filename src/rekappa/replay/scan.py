@@ -26,6 +26,7 @@ from rekappa.replay.by_file import HIDDEN, numbered, told_apart
 from rekappa.replay.names import read_by_name
 from rekappa.sources.decode import metadata_type
 from rekappa.sources.iceberg import narrowed, shaped
+from rekappa.spark.computing import compute
 from rekappa.spark.private import activate, as_stream_batch, cloned, files_as_stream, pages_between, united
 from rekappa.spark.times import within_any
 from rekappa.timeline import TICK, Window, micros
@@ -121,7 +122,7 @@ class SliceScan:
             try:
                 with ExitStack() as staged:
                     frame = self._frame(staged, self._kind(split), [split], part.offsets)
-                    frame.write.format("noop").mode("overwrite").save()
+                    compute(frame)
             except SourceError:
                 raise
             except Exception as error:

@@ -92,7 +92,8 @@ class Sink(ABC):
 
     @abstractmethod
     def write(self, rows: DataFrame, batch: BatchId) -> None:
-        """Write one batch. Called again with the same batch after a crash: that call changes nothing."""
+        """Write one batch. Called again with the same batch after a crash: that call changes nothing, but computes the
+        rows all the same (`rekappa.spark.computing`)."""
 
     @abstractmethod
     def read(self, spark: SparkSession, window: Window | None = None) -> DataFrame | None:

@@ -18,6 +18,7 @@ from rekappa.sinks.changes import SPARK_TAKES, Changes, Step, TypeRules, compare
 from rekappa.sinks.contract import BatchId, Rerun, Sink, in_window
 from rekappa.sinks.fit import columns_ddl, columns_of, require_columns
 from rekappa.sinks.parquet import BatchFiles
+from rekappa.spark.computing import compute
 from rekappa.spark.names import quoted
 
 if TYPE_CHECKING:
@@ -94,9 +95,12 @@ class HiveSink(Sink):
         files = self.files(spark)
         writer = written_by(batch)
         if self._done(files, writer) >= batch.number:
+            compute(rows)
             return
         writing, ready = (f"{_WORK}/{writer}.{batch.number}.{state}" for state in ("writing", "ready"))
-        if not files.exists(ready):
+        if files.exists(ready):
+            compute(rows)
+        else:
             columns = spark.table(self.table).columns
             ordered = paced(rows.select(*(quoted(name) for name in columns)), self.pace(spark))
             ordered.write.mode("overwrite").partitionBy(*self.partition_by).parquet(f"{files.root}/{writing}")

@@ -20,6 +20,7 @@ from rekappa.sinks.changes import SPARK_TAKES, Changes, Step, TypeRules, compare
 from rekappa.sinks.contract import BatchId, Rerun, Sink, in_window
 from rekappa.sinks.fit import columns_ddl, columns_of, require_columns, stored_columns
 from rekappa.sinks.keys import newest_per_key, refused
+from rekappa.spark.computing import compute
 from rekappa.spark.names import quoted
 from rekappa.spark.private import united
 
@@ -128,6 +129,7 @@ class IcebergSink(Sink):
     def write(self, rows: DataFrame, batch: BatchId) -> None:
         spark = rows.sparkSession
         if self._last(spark, batch.writer) >= batch.number:
+            compute(rows)
             return
         try:
             self._commit(rows, batch)

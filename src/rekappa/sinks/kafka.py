@@ -22,6 +22,7 @@ from rekappa.sinks.contract import BatchId, Rerun, Sink, in_window
 from rekappa.sinks.fit import require_columns
 from rekappa.sinks.parquet import folder_name
 from rekappa.sources.kafka import for_librdkafka
+from rekappa.spark.computing import compute
 from rekappa.spark.names import quoted
 
 if TYPE_CHECKING:
@@ -82,6 +83,7 @@ class KafkaSink(Sink):
         note = self._notes / f"{folder_name(BatchId(batch.run, batch.query, 0))[:-2]}.json"
         known = json.loads(note.read_text()) if note.exists() else None
         if known is not None and known["batch"] > batch.number:
+            compute(rows)
             return
         self._begin((batch.run, batch.query))
         messages = self._messages(rows)

@@ -15,6 +15,7 @@ from rekappa.rate import paced
 from rekappa.sinks.changes import SPARK_TAKES, Changes, TypeRules, compare, never, require_fit
 from rekappa.sinks.contract import BatchId, Rerun, Sink, in_window
 from rekappa.sinks.fit import columns_of, require_columns
+from rekappa.spark.computing import compute
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -96,6 +97,7 @@ class ParquetSink(Sink):
         name = folder_name(batch)
         final, hidden = f"batch={name}", f"_writing-{name}"
         if files.exists(final):
+            compute(rows)
             return
         paced(rows, self.pace(rows.sparkSession)).write.mode("overwrite").parquet(f"{files.root}/{hidden}")
         files.rename(hidden, final)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from rekappa.rate import paced
 from rekappa.sinks.contract import BatchId, Rerun, Sink
+from rekappa.spark.computing import compute
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -28,7 +29,7 @@ class NullSink(Sink):
         pass
 
     def write(self, rows: DataFrame, batch: BatchId) -> None:
-        paced(rows, self.pace(rows.sparkSession)).write.format("noop").mode("overwrite").save()
+        compute(paced(rows, self.pace(rows.sparkSession)))
 
     def read(self, spark: SparkSession, window: Window | None = None) -> DataFrame | None:
         return None
@@ -45,9 +46,14 @@ class ConsoleSink(NullSink):
         self._printed: dict[str, int] = {}
 
     def write(self, rows: DataFrame, batch: BatchId) -> None:
-        if self._printed.get(batch.writer, -1) >= batch.number:
-            return
-        shown = paced(rows, self.pace(rows.sparkSession)).limit(self._rows).toPandas() if self._rows else None
-        if shown is not None and len(shown):
+        # All of them, though the first are shown: a limit would leave the others, and their state, out.
+        kept = paced(rows, self.pace(rows.sparkSession)).persist()
+        try:
+            compute(kept)
+            fresh = self._printed.get(batch.writer, -1) < batch.number
+            shown = kept.limit(self._rows).toPandas() if self._rows and fresh else ()
+        finally:
+            kept.unpersist()
+        if len(shown):
             print(f"-- {self.name}, batch {batch.number}\n{shown.to_string(index=False)}", file=sys.stderr, flush=True)
         self._printed[batch.writer] = batch.number
