@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from rekappa.errors import PlanError
 from rekappa.plan.cut import pieces
 from rekappa.plan.model import RowGroup, Slice, SourceSlice, Split
-from rekappa.plan.ordered import FEWEST, GOOD_ROWS, plan_slices, wide_span
+from rekappa.plan.ordered import FEWEST, GOOD_BYTES, GOOD_ROWS, plan_slices, wide_span
 from rekappa.timeline import Window
 
 T0 = datetime(2026, 11, 1, tzinfo=UTC)
@@ -235,13 +235,21 @@ def test_what_can_not_be_planned_is_refused() -> None:
         plan_slices([day], max_misalignment=timedelta(milliseconds=1), reads=reads)
 
 
-@given(rows=st.integers(0, 10**9), hours=st.integers(1, 24 * 40), minutes=st.integers(1, 600), files=st.integers(1, 5))
+@given(
+    rows=st.integers(0, 10**9),
+    width=st.integers(1, 1000),
+    hours=st.integers(1, 24 * 40),
+    minutes=st.integers(1, 600),
+    files=st.integers(1, 5),
+)
 def test_a_wide_span_is_a_multiple_of_the_bound_and_leaves_slices_enough(
-    rows: int, hours: int, minutes: int, files: int
+    rows: int, width: int, hours: int, minutes: int, files: int
 ) -> None:
     reads, bound = Window(at(0), at(60 * hours)), minutes * MINUTE
-    splits = [Split("s", f"f{n}", rows // files, 1, at(0), at(1)) for n in range(files)]
+    splits = [Split("s", f"f{n}", rows // files, rows // files * width, at(0), at(1)) for n in range(files)]
     span = wide_span(splits, max_misalignment=bound, reads=reads)
     assert span % bound == timedelta()
     assert span == bound or reads.length // span >= FEWEST
-    assert span == bound or sum(split.rows for split in splits) * (span / reads.length) <= GOOD_ROWS * 1.001
+    share = span / reads.length
+    assert span == bound or sum(split.rows for split in splits) * share <= GOOD_ROWS * 1.001
+    assert span == bound or sum(split.bytes for split in splits) * share <= GOOD_BYTES * 1.001

@@ -21,7 +21,8 @@ from rekappa.plan.model import Slice, SourceSlice, Split
 from rekappa.timeline import TICK, Window, format_duration
 
 MAX_ROWS = 5_000_000
-GOOD_ROWS = 500_000
+GOOD_ROWS = 1_000_000
+GOOD_BYTES = 64 * 1024**2
 FEWEST = 8
 
 
@@ -85,12 +86,15 @@ def wide_span(
     """A span for the slices of a job that takes the events of a slice in any order: a multiple of the bound.
 
     Wide enough for `GOOD_ROWS` rows, because the cost of a micro-batch that does not depend on its rows is then a small
-    part of it; but not so wide that there would be fewer than `FEWEST` slices to report progress by and resume from.
+    part of it, as is what stays in the state from one to the next; but not for more than `GOOD_BYTES` in files, since a
+    join holds all rows of a slice, nor so wide that there would be fewer than `FEWEST` slices to report progress by and
+    resume from.
     """
     bound = _bound(max_misalignment)
-    rows = sum(split.rows for split in splits)
-    wanted = reads.length * (GOOD_ROWS / rows) if rows > GOOD_ROWS else reads.length
-    return max(1, min(wanted, reads.length / FEWEST) // bound) * bound
+    listed = list(splits)
+    rows, size = sum(split.rows for split in listed), sum(split.bytes for split in listed)
+    share = min(1 / FEWEST, GOOD_ROWS / max(rows, 1), GOOD_BYTES / max(size, 1))
+    return max(1, reads.length * share // bound) * bound
 
 
 def _bound(value: timedelta | Mapping[str, timedelta]) -> timedelta:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from rekappa.spark.private import PLAIN_CHECKPOINT_FILES, ROCKSDB
+from rekappa.spark.private import IN_MEMORY, IN_PAGES, PLAIN_CHECKPOINT_FILES, ROCKSDB, own_class
 from rekappa.spark.state import PROVIDER, state_store
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def state_settings(rows: DataFrame, provider: str | None, cores: int) -> dict[st
     """
     return {
         "spark.sql.streaming.noDataMicroBatches.enabled": "false",
-        PROVIDER: provider or state_store(rows),
+        PROVIDER: provider or _own(rows),
         "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
         "spark.sql.streaming.stateStore.minDeltasForSnapshot": "20",
         "spark.sql.streaming.maxBatchesToRetainInMemory": "1",
@@ -48,6 +48,15 @@ def state_settings(rows: DataFrame, provider: str | None, cores: int) -> dict[st
         # starts a process to set the mode of each of the two. The plain one under it only writes the file.
         "fs.AbstractFileSystem.file.impl": "org.apache.hadoop.fs.local.RawLocalFs",
     }
+
+
+def _own(rows: DataFrame) -> str:
+    """The store that suits the query: in memory, in pages of our own, wherever it need not be RocksDB."""
+    suits = state_store(rows)
+    if suits != IN_MEMORY:
+        return suits
+    own_class(rows.sparkSession, IN_PAGES)
+    return IN_PAGES
 
 
 def log_settings(chosen: Mapping[str, str], checkpoint: str) -> dict[str, str]:

@@ -20,6 +20,8 @@ from rekappa.sinks.contract import BatchId, Sink
 from rekappa.sources.open import open_batch
 from rekappa.spark.calling import results_of
 from rekappa.spark.probes import output_schemas
+from rekappa.spark.session import plain
+from rekappa.spark.state import PROVIDER
 from rekappa.staging.tables import staging_sink
 from rekappa.store.record import State, Wish
 from rekappa.timeline import Window, format_instant
@@ -34,6 +36,7 @@ def run_slices_job(work: Work, job: JobPlan) -> bool:
     own = [query for query in queries(config, work.app) if query.sink in job.sinks]
     sources = {planned.name: archive_source(work.loaded, work.home, planned) for planned in job.sources}
     planned = with_planned_lookups(work.spark, config, work.home, work.app.jobs[job.job], job.lookups)
+    told = config.profiles.backfill.spark.get(PROVIDER)
     fresh = True
     for number, query in enumerate(own):
         checkpoint = work.folder / query.name
@@ -51,6 +54,7 @@ def run_slices_job(work: Work, job: JobPlan) -> bool:
             hold_back=HoldBack(work.plan.window, spec.event_time, superseding=spec.upserts),
             close=job.mode is not Mode.EXACT,
             output_mode=spec.output_mode,
+            state_store=plain(told) if told else None,
             on_progress=_slice_progress(work, job, number, len(own)),
             control=lambda: _slice_control(work),
         )

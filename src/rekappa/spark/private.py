@@ -32,6 +32,8 @@ SOURCE_THAT_ENDS = (*SOURCE, "org.apache.spark.sql.connector.read.streaming.Supp
 _STATE = "org.apache.spark.sql.execution.streaming.state"
 ROCKSDB = f"{_STATE}.RocksDBStateStoreProvider"
 IN_MEMORY = f"{_STATE}.HDFSBackedStateStoreProvider"
+IN_PAGES = "rekappa.StateInPages"
+"""Ours, made of the one before."""
 PLAIN_CHECKPOINT_FILES = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 
 
@@ -347,21 +349,25 @@ _RUNS_JAVA = re.compile(r"'(?:`?\w+`?\.)*`?((?:java_method|reflect|try_reflect))
 _adding = threading.Lock()
 
 
-def constructor(spark: SparkSession, name: str) -> Callable[..., Any]:
-    """That of a Java class of ours. A session that was not started by us, or has tasks on other machines, is given the
-    jar when it is first asked for."""
+def own_class(spark: SparkSession, name: str) -> Any:
+    """A Java class of ours. A session that was not started by us is given the jar when it is first asked for."""
     from py4j.protocol import Py4JJavaError
 
-    jvm: Any = spark._jvm
-    gateway: Any = spark.sparkContext._gateway
     session: Any = spark._jsparkSession
     loader = session.sharedState().jarClassLoader()
     with _adding:
         try:
-            found = loader.loadClass(name)
+            return loader.loadClass(name)
         except Py4JJavaError:
             spark.sql(f"ADD JAR '{compiled()}'")
-            found = loader.loadClass(name)
+            return loader.loadClass(name)
+
+
+def constructor(spark: SparkSession, name: str) -> Callable[..., Any]:
+    """That of a Java class of ours."""
+    jvm: Any = spark._jvm
+    gateway: Any = spark.sparkContext._gateway
+    found = own_class(spark, name)
 
     def make(*arguments: Any) -> Any:
         given = gateway.new_array(jvm.java.lang.Object, len(arguments))
