@@ -51,9 +51,9 @@ class ConsoleSink(NullSink):
         try:
             compute(kept)
             fresh = self._printed.get(batch.writer, -1) < batch.number
-            shown = kept.limit(self._rows).toPandas() if self._rows and fresh else ()
+            shown = kept.limit(self._rows).toPandas() if self._rows and fresh else None
         finally:
             kept.unpersist()
-        if len(shown):
+        if shown is not None and len(shown):
             print(f"-- {self.name}, batch {batch.number}\n{shown.to_string(index=False)}", file=sys.stderr, flush=True)
         self._printed[batch.writer] = batch.number
