@@ -13,7 +13,8 @@ from rekappa import App
 app = App("sessions")
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-GAP = timedelta(minutes=5) // timedelta(microseconds=1)
+MICROSECOND = timedelta(microseconds=1)
+GAP = timedelta(minutes=5) // MICROSECOND
 OPEN = StructType().add("first", "long").add("last", "long").add("events", "long")
 SESSION = (
     StructType()
@@ -82,7 +83,7 @@ def _closes(span: Span) -> int:
 
 def _micros(moment: datetime) -> int:
     aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-    return (aware - EPOCH) // timedelta(microseconds=1)
+    return (aware - EPOCH) // MICROSECOND
 
 
 def _moment(micros: int) -> datetime:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, date, datetime
@@ -31,8 +32,9 @@ from rekappa.errors import RunError
 from rekappa.replay.custom.batches import BATCH, Columns, first_in_arrow, frames_in_pandas, rows_in_arrow
 from rekappa.replay.custom.duplicates import first_rows
 from rekappa.replay.custom.function import Applying
-from rekappa.replay.custom.handle import KeyHandle, KeyState
+from rekappa.replay.custom.handle import KeyHandle
 from rekappa.replay.custom.processor import Processing
+from rekappa.replay.custom.rows import row_maker
 from rekappa.replay.custom.values import through
 
 OUT = StructType().add("key", "long").add("what", "string").add("at", "long").add(BATCH, "integer")
@@ -87,7 +89,7 @@ def in_micro_batches(events: list[Event], marks: list[int]) -> Counter[tuple[Any
     """As Spark does it: batch by batch, first the rows of every key, then every timer that was due before any fired."""
     processor, handle = Restless(), KeyHandle()
     processor.init(handle)
-    states: dict[int, KeyState] = {}
+    states: dict[int, tuple[dict[str, Any], set[int]]] = {}
     found: Counter[tuple[Any, ...]] = Counter()
 
     class Times:
@@ -100,14 +102,14 @@ def in_micro_batches(events: list[Event], marks: list[int]) -> Counter[tuple[Any
 
     for batch, mark in enumerate(marks):
         for key in sorted({key for at, key, _ in events if at == batch}):
-            handle.open(states.setdefault(key, KeyState()))
+            handle.variables, handle.timers = states.setdefault(key, ({}, set()))
             rows = [Row(key=key, at=moment) for at, own, moment in events if (at, own) == (batch, key)]
             found.update((*row, batch) for row in processor.handleInputRows((key,), iter(rows), Times(mark)))
-        due = sorted((moment, key) for key, state in states.items() for moment in state.timers if moment <= mark)
+        due = sorted((moment, key) for key, (_, timers) in states.items() for moment in timers if moment <= mark)
         for moment, key in due:
-            handle.open(states[key])
+            handle.variables, handle.timers = states[key]
             found.update((*row, batch) for row in processor.handleExpiredTimer((key,), Times(mark), Expired(moment)))
-            states[key].timers.discard(moment)
+            states[key][1].discard(moment)
     return found
 
 
@@ -384,3 +386,28 @@ def test_what_spark_or_the_clock_forbids_is_refused() -> None:
         handle.getListState("l", COUNT).put([])
     with pytest.raises(RunError, match="time mode is None"):
         handle.registerTimer(5)
+
+
+def test_rows_answer_as_sparks_own() -> None:
+    names = ("at", "count", "at", "__metadata__", "asDict")
+    ours, sparks = row_maker(names)((1, 2, 3, None, 5)), Row(*names)(1, 2, 3, None, 5)
+    assert (ours, hash(ours), repr(ours), ours.asDict()) == (sparks, hash(sparks), repr(sparks), sparks.asDict())
+    assert isinstance(ours, Row)
+    assert (ours.at, ours["at"], ours["count"], "count" in ours) == (1, 1, 2, True)
+    assert pickle.loads(pickle.dumps(ours)) == sparks
+    for name in ("nothing", "__metadata__"):
+        with pytest.raises(AttributeError):
+            getattr(ours, name)
+    assert callable(ours.count), "Python's own, as in a Row"
+
+
+def test_columns_that_are_always_null_are_not_sent_but_there() -> None:
+    class Telling(Restless):
+        def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[Any]:
+            yield from (Row(key=key[0], what=repr(row), at=0) for row in rows)
+
+    batch = pa.RecordBatch.from_arrays([pa.array([one]) for one in (4, 7, 0, 0)], names=list("abcd"))
+    columns = Columns(1, ("before", "at", "after"), empty=frozenset({"before", "after"}))
+    run = rows_in_arrow(lambda: Processing(Telling(), "None"), columns, [0], OUT)
+    (row,) = [row for out in run([batch]) for row in out.to_pylist()]
+    assert row["what"] == repr(Row(before=None, at=7, after=None))

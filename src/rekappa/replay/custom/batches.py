@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import sha256
-from itertools import groupby, islice
+from itertools import groupby, islice, repeat
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -44,10 +44,12 @@ class Columns:
     masked: tuple[int, ...] = ()
     """Positions of columns in which a zero may stand for null; for each a column after the arrival says where it does.
     pandas has no whole number that is null: a column that has one in any row would be of floating point in all."""
+    empty: frozenset[str] = frozenset()
+    """Columns that are null in every row, as all are that the job does not use: a worker is not sent them."""
 
     @property
     def rows(self) -> slice:
-        return slice(self.keys, self.keys + len(self.names))
+        return slice(self.keys, self.keys + len(self.names) - len(self.empty))
 
     @property
     def initials(self) -> slice:
@@ -56,7 +58,7 @@ class Columns:
     @property
     def number(self) -> int:
         """Where the slice's number is."""
-        return self.keys + len(self.names) + len(self.initial)
+        return self.initials.stop
 
     @property
     def masks(self) -> dict[int, int]:
@@ -209,7 +211,9 @@ def _rows(batches: Iterable[Any], columns: Columns) -> Iterator[tuple[Any, int, 
     for batch in batches:
         keys = zip(*(_keys(batch.column(at)) for at in range(columns.keys)), strict=True)
         slices = batch.column(columns.number).to_pylist()
-        own = map(make, zip(*map(python_values, batch.columns[columns.rows]), strict=True))
+        sent = map(python_values, batch.columns[columns.rows])
+        values = [repeat(None, len(slices)) if name in columns.empty else next(sent) for name in columns.names]
+        own = map(make, zip(*values, strict=True))
         if not columns.initial:
             yield from zip(keys, slices, own, strict=True)
             continue

@@ -24,7 +24,8 @@ from rekappa.replay.custom.function import Applying
 from rekappa.replay.custom.handle import KeyHandle
 from rekappa.replay.custom.processor import Processing
 from rekappa.spark.names import quoted
-from rekappa.spark.private import analysed, frame_of, with_leaves
+from rekappa.spark.plans.jvm import always_null
+from rekappa.spark.private import analysed, frame_of, optimised, with_leaves
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, Observation, SparkSession
@@ -63,7 +64,7 @@ def by_key(
             "Cannot run in slice order: a step before the stateful operator does not pass on what it is given",
             hint="Use --mode ordered.",
         )
-    event_time = _event_time(asked.frame.schema)
+    event_time, empty = _event_time(asked.frame.schema), _empty(spark, asked, base)
     if event_time is not None and _drops_late(asked):
         on_time = _on_time(base, event_time, marks)
         if late is not None:
@@ -71,10 +72,11 @@ def by_key(
         base = base.where(on_time)
     names = tuple(asked.frame.columns)
     # A key is one of the row's own columns: Spark refuses others.
-    columns = Columns(len(asked.keys), names)
+    columns = Columns(len(asked.keys), names, empty=empty.intersection(names))
     keys = [f"key_{number}" for number in range(columns.keys)]
-    own = [base[quoted(name)] for name in names]
-    chosen = base.select(*asked.keys, *own, *MARKS).toDF(*keys, *_numbered("row", names), *MARKS)
+    sent = tuple(name for name in names if name not in columns.empty)
+    own = [base[quoted(name)] for name in sent]
+    chosen = base.select(*asked.keys, *own, *MARKS).toDF(*keys, *_numbered("row", sent), *MARKS)
     if asked.method in DEDUP:
         chosen = chosen.withColumns({name: _told_apart(chosen, name) for name in keys})
     if asked.initial is not None:
@@ -84,6 +86,13 @@ def by_key(
     if asked.method == "applyInPandasWithState":
         columns, together = _masked(together, columns)
     return _given_to(spark, asked, together, columns, marks, event_time, alive)
+
+
+def _empty(spark: SparkSession, asked: StateCall, base: DataFrame) -> frozenset[str]:
+    """Columns that are null in every row, where the operator's own code gets Rows."""
+    if asked.method != "transformWithState" or asked.initial is not None:
+        return frozenset()
+    return always_null(optimised(spark, base))
 
 
 def _told_apart(frame: DataFrame, key: str) -> Column:

@@ -38,23 +38,21 @@ def drive(
     batch's watermark, never falling."""
     done = -1
     for batch, rows in runs:
-        if operator.due is not None:
-            yield from _between(operator, marks, done + 1, batch)
-        for one in operator.take(rows, marks[batch]):
+        due = operator.due  # asked here: what comes before a key's first rows may have set something
+        while due is not None and (at := bisect_left(marks, due, done + 1, batch)) < batch:
+            for one in operator.expire(marks[at]):
+                yield at, one
+            done, due = at, operator.due
+        mark = marks[batch]
+        for one in operator.take(rows, mark):
             yield batch, one
         due = operator.due
-        if due is not None and due <= marks[batch]:
-            for one in operator.expire(marks[batch]):
+        if due is not None and due <= mark:
+            for one in operator.expire(mark):
                 yield batch, one
         done = batch
-    yield from _between(operator, marks, done + 1, len(marks))
-
-
-def _between(operator: Driven, marks: Sequence[int], start: int, end: int) -> Iterator[tuple[int, Any]]:
-    while (due := operator.due) is not None:
-        batch = bisect_left(marks, due, start, end)
-        if batch == end:
-            return
-        for one in operator.expire(marks[batch]):
-            yield batch, one
-        start = batch + 1
+    due, end = operator.due, len(marks)
+    while due is not None and (at := bisect_left(marks, due, done + 1, end)) < end:
+        for one in operator.expire(marks[at]):
+            yield at, one
+        done, due = at, operator.due

@@ -2,7 +2,7 @@
 
     handle = KeyHandle(schemas)
     processor.init(handle)
-    handle.open(key_state)      # whose state the processor sees and changes from now on
+    handle.open()               # the next key: what the processor sees and changes from now on is its state
     handle.expired(watermark)   # the timers that are due, lowest first
 
 State lives as long as its key is driven; nothing is shared between keys. What is refused is what Spark refuses, and
@@ -12,7 +12,6 @@ what would ask the clock: a time to live, processing-time timers.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from rekappa.errors import RunError
@@ -22,18 +21,6 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 
-@dataclass(slots=True)
-class KeyState:
-    """All that one key holds: its variables by name, and the times (ms) of its timers."""
-
-    variables: dict[str, Any] = field(default_factory=dict)
-    timers: set[int] = field(default_factory=set)
-
-    @property
-    def empty(self) -> bool:
-        return not self.variables and not self.timers
-
-
 class _Variable:
     """A named part of the open key's state. A variable without a value is not in the key's state at all."""
 
@@ -41,29 +28,21 @@ class _Variable:
         self._handle, self._name, self._stored = handle, name, stored
 
     def exists(self) -> bool:
-        return self._name in self._handle.state.variables
+        return self._name in self._handle.variables
 
     def clear(self) -> None:
-        self._handle.state.variables.pop(self._name, None)
-
-    @property
-    def _value(self) -> Any:
-        return self._handle.state.variables.get(self._name)
-
-    @_value.setter
-    def _value(self, value: Any) -> None:
-        self._handle.state.variables[self._name] = value
+        self._handle.variables.pop(self._name, None)
 
 
 class MemoryValue(_Variable):
     """One value."""
 
     def get(self) -> tuple[Any, ...] | None:
-        found: tuple[Any, ...] | None = self._value
+        found: tuple[Any, ...] | None = self._handle.variables.get(self._name)
         return found
 
     def update(self, newValue: tuple[Any, ...]) -> None:
-        self._value = self._stored(newValue)
+        self._handle.variables[self._name] = self._stored(newValue)
 
 
 class MemoryList(_Variable):
@@ -71,23 +50,20 @@ class MemoryList(_Variable):
 
     def get(self) -> Iterator[tuple[Any, ...]]:
         # As in Spark: looked up when the first element is asked for, and what is appended after that is not seen.
-        yield from tuple(self._value or ())
+        yield from tuple(self._handle.variables.get(self._name, ()))
 
     def put(self, newState: list[tuple[Any, ...]]) -> None:
-        self._value = self._some(newState)
+        self._handle.variables[self._name] = self._some(newState)
 
     def appendValue(self, newState: tuple[Any, ...]) -> None:
         self.appendList([newState])
 
     def appendList(self, newState: list[tuple[Any, ...]]) -> None:
         more = self._some(newState)
-        if self.exists():
-            self._value.extend(more)
-        else:
-            self._value = more
+        self._handle.variables.setdefault(self._name, []).extend(more)
 
     def _some(self, values: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
-        stored = list(map(self._stored, values))
+        stored = [self._stored(value) for value in values]
         if not stored:
             raise ValueError(f"Cannot write an empty list to state {self._name!r}: Spark refuses it; use clear()")
         return stored
@@ -101,20 +77,18 @@ class MemoryMap(_Variable):
         self._key, self._make = key, make
 
     def getValue(self, key: tuple[Any, ...]) -> Any:
-        found = (self._value or {}).get(_hashable(self._key(key)))
+        found = self._entries.get(_hashable(self._key(key)))
         return None if found is None else self._make(*found[1])
 
     def containsKey(self, key: tuple[Any, ...]) -> bool:
-        return _hashable(self._key(key)) in (self._value or {})
+        return _hashable(self._key(key)) in self._entries
 
     def updateValue(self, key: tuple[Any, ...], value: tuple[Any, ...]) -> None:
         own = self._key(key)
-        if not self.exists():
-            self._value = {}
-        self._value[_hashable(own)] = (own, self._stored(value))
+        self._handle.variables.setdefault(self._name, {})[_hashable(own)] = (own, self._stored(value))
 
     def iterator(self) -> Iterator[tuple[tuple[Any, ...], tuple[Any, ...]]]:
-        yield from tuple((self._value or {}).values())
+        yield from tuple(self._entries.values())
 
     def keys(self) -> Iterator[tuple[Any, ...]]:
         return (key for key, _ in self.iterator())
@@ -124,26 +98,36 @@ class MemoryMap(_Variable):
 
     def removeKey(self, key: tuple[Any, ...]) -> None:
         if self.exists():
-            self._value.pop(_hashable(self._key(key)), None)
-            if not self._value:
+            self._entries.pop(_hashable(self._key(key)), None)
+            if not self._entries:
                 self.clear()
+
+    @property
+    def _entries(self) -> dict[Any, tuple[tuple[Any, ...], tuple[Any, ...]]]:
+        found: dict[Any, tuple[tuple[Any, ...], tuple[Any, ...]]] = self._handle.variables.get(self._name, {})
+        return found
 
 
 class KeyHandle:
-    """What `init` gets. `schemas` are those that a processor declares as text: only Spark's parser reads them."""
+    """What `init` gets. `schemas` are those that a processor declares as text: only Spark's parser reads them.
+
+    All that the open key holds are its `variables` by name, and the times (ms) of its `timers`.
+    """
 
     def __init__(self, schemas: Mapping[str, StructType] | None = None, *, timed: bool = True) -> None:
-        self.state = KeyState()
+        self.variables: dict[str, Any] = {}
+        self.timers: set[int] = set()
         self._schemas, self._timed = dict(schemas or {}), timed
 
-    def open(self, state: KeyState) -> None:
-        self.state = state
+    def open(self) -> None:
+        """Begin with the next key, which holds nothing yet."""
+        # Cleared, not made anew: there may be as many keys as events.
+        self.variables.clear()
+        self.timers.clear()
 
     def expired(self, watermark: int) -> list[int]:
         """The timers that are due, lowest first. Those that are set while these fire are not among them."""
-        due = [moment for moment in self.state.timers if moment <= watermark]
-        due.sort()
-        return due
+        return sorted([moment for moment in self.timers if moment <= watermark])
 
     def getValueState(self, stateName: str, schema: Any, ttlDurationMs: int | None = None) -> MemoryValue:
         self._refuse_ttl(stateName, ttlDurationMs)
@@ -166,17 +150,17 @@ class KeyHandle:
     def registerTimer(self, expiryTimestampMs: int) -> None:
         if not self._timed:
             self._refuse_timers()
-        self.state.timers.add(int(expiryTimestampMs))
+        self.timers.add(int(expiryTimestampMs))
 
     def deleteTimer(self, expiryTimestampMs: int) -> None:
         if not self._timed:
             self._refuse_timers()
-        self.state.timers.discard(int(expiryTimestampMs))
+        self.timers.discard(int(expiryTimestampMs))
 
     def listTimers(self) -> Iterator[int]:
         if not self._timed:
             self._refuse_timers()
-        return iter(sorted(self.state.timers))
+        return iter(sorted(self.timers))
 
     def deleteIfExists(self, stateName: str) -> None:
         """Removes a variable that an earlier version of the processor kept: a replay begins without any."""

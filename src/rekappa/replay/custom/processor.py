@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from rekappa.replay.custom.handle import KeyHandle, KeyState
+from rekappa.replay.custom.handle import KeyHandle
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -24,6 +24,7 @@ class Processing:
         self._expired, self._values = ExpiredTimerInfo, TimerValues
         self._timed, self._pandas = time_mode.lower() == "eventtime", pandas
         self._handle = KeyHandle(schemas, timed=self._timed)
+        self._timers = self._handle.timers
         self._processor = processor
         self._key: Any = None
         self._told: dict[int, Any] = {}
@@ -31,7 +32,7 @@ class Processing:
 
     def begin(self, key: Any) -> None:
         self._key = tuple(_scalar(part) for part in key) if self._pandas else key
-        self._handle.open(KeyState())
+        self._handle.open()
 
     def start_from(self, rows: Iterable[Any], watermark: int) -> None:
         """The key's initial state: each row of it, before the first batch's own rows."""
@@ -45,7 +46,7 @@ class Processing:
 
     @property
     def due(self) -> int | None:
-        timers = self._handle.state.timers
+        timers = self._timers
         return min(timers) if timers else None
 
     def expire(self, watermark: int) -> Iterator[Any]:
@@ -54,13 +55,13 @@ class Processing:
             yield from self._processor.handleExpiredTimer(
                 key=self._key, timerValues=self._times(watermark), expiredTimerInfo=self._expired(moment)
             )
-            self._handle.state.timers.discard(moment)
+            self._timers.discard(moment)
 
     @property
     def held(self) -> str | None:
         """All that the key holds, written down; None if that is nothing."""
-        state = self._handle.state
-        return None if state.empty else repr((sorted(state.variables.items()), sorted(state.timers)))
+        variables, timers = self._handle.variables, self._timers
+        return repr((sorted(variables.items()), sorted(timers))) if variables or timers else None
 
     def close(self) -> None:
         self._processor.close()

@@ -1,4 +1,5 @@
-"""What Spark's JSON of a plan leaves out, asked of the plan itself: watermark delays, and the types of aggregates."""
+"""What Spark's JSON of a plan leaves out, asked of the plan itself: watermark delays, the types of aggregates, columns
+that are always null."""
 
 from __future__ import annotations
 
@@ -31,6 +32,21 @@ def aggregate_types(plan: Any) -> dict[int, str]:
                 found[int(expression.resultId().id())] = str(expression.dataType().catalogString())
             waiting += each(expression.children())
     return found
+
+
+def always_null(plan: Any) -> frozenset[str]:
+    """The names of columns of which the plan itself says that they are null in every row."""
+    if simple_name(plan) != "Project":
+        return frozenset()
+    chosen = [(str(one.name()), _is_null(one)) for one in each(plan.projectList())]
+    return frozenset(name for name, null in chosen if null) - {name for name, null in chosen if not null}
+
+
+def _is_null(column: Any) -> bool:
+    if simple_name(column) != "Alias":
+        return False
+    value = column.child()
+    return simple_name(value) == "Literal" and value.value() is None
 
 
 def nodes(plan: Any) -> Iterator[Any]:
