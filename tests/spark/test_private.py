@@ -148,12 +148,12 @@ def test_pages_without_rows_in_the_bounds_are_not_read(spark: SparkSession, tmp_
     first, files = 1 << 40, str(tmp_path / "numbers")
     rows = spark.range(first, first + 200_000, 1, 1).selectExpr("named_struct('n', id) AS inner")
     rows.write.option("parquet.page.row.count.limit", "10000").parquet(files)
-    options = private.pages_between(spark, "inner.n", first + 25_000, first + 35_000)
+    options = private.Pages(spark, "inner.n").between(first + 25_000, first + 35_000)
     read = spark.read.options(**options).parquet(files).selectExpr("inner.n - 1099511627776 AS n")
     found = {row.n for row in read.collect()}
     assert found >= set(range(25_000, 35_000))
     assert len(found) <= 30_000, "only whole pages around the bounds come with them"
-    assert private.pages_between(spark, "inner.n", 1, 2) == {}
+    assert private.Pages(spark, "inner.n").between(1, 2) == {}
 
 
 def test_a_java_function_of_ours_is_called_for_every_row(spark: SparkSession) -> None:

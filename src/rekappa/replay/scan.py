@@ -25,15 +25,15 @@ from rekappa.record import HEADERS, INGESTION, METADATA, OFFSET, PARTITION, REGI
 from rekappa.replay.by_file import HIDDEN, numbered, told_apart
 from rekappa.replay.names import read_by_name
 from rekappa.sources.decode import metadata_type
-from rekappa.sources.iceberg import narrowed, shaped
+from rekappa.sources.iceberg import narrowed, shape, shaped
 from rekappa.spark.computing import compute
-from rekappa.spark.private import activate, as_stream_batch, cloned, files_as_stream, pages_between, united
+from rekappa.spark.private import Chosen, Pages, activate, as_stream_batch, cloned, files_as_stream, united
 from rekappa.spark.times import within_any
 from rekappa.timeline import TICK, Window, micros
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
-    from pyspark.sql.types import StructType
+    from pyspark.sql.types import StructField, StructType
 
 SMALLEST_TASK = 512 * 1024
 """A task costs some milliseconds whatever it reads: less than this many bytes are not worth one."""
@@ -69,13 +69,19 @@ class SliceScan:
         """
         groups = self._groups(part)
         if list(groups) == [_Kind(True, None, False)] and not part.offsets and self.fence is None:
-            return self._files_as_stream(part.splits)
+            whole: Any = self._asked.of(files_as_stream(self._session, self._files(part.splits)))._jdf
+            return whole
         with ExitStack() as staged:
-            rows = self._rows(staged, groups, part.offsets)
-            if part.offsets:
-                rows = self._in_kafka_order(rows, part.offsets)
+            if self.fence is None and not part.offsets and all(kind.by_spark for kind in groups):
+                frames = [self._asked.of(self._found(kind, splits)) for kind, splits in groups.items()]
+                rows = reduce(lambda one, other: one.union(other), frames) if frames else self._nothing
+            else:
+                rows = self._rows(staged, groups, part.offsets)
+                if part.offsets:
+                    rows = self._in_kafka_order(rows, part.offsets)
+                rows = rows.select(*_columns(self.schema))
             # Planned while Iceberg's tasks are staged. What Spark counts as read are the rows that are left.
-            return as_stream_batch(self._session, rows.select(*_columns(self.schema)))
+            return as_stream_batch(self._session, rows)
 
     def together(self, parts: Iterable[tuple[int, SourceSlice]], number: str, place: str) -> DataFrame:
         """The rows of many slices as one batch DataFrame. Two columns more say the slice of a row and its place there:
@@ -142,26 +148,27 @@ class SliceScan:
     def _kind(self, split: Split) -> _Kind:
         return _Kind(self._by_name and not split.deletes, split.cut, bool(self.regions) and not split.region)
 
-    def _files_as_stream(self, splits: Sequence[Split]) -> Any:
-        """Whole files, read by Spark."""
-        rows = files_as_stream(self._session, self._files(splits))
-        return shaped(rows, self._payload, None).select(*_columns(self.schema))._jdf
+    def _found(self, kind: _Kind, splits: Sequence[Split]) -> DataFrame:
+        """The rows of splits that Spark reads, as they are in the files."""
+        found = self._files(splits, kind.cut)
+        if kind.cut is not None:
+            found = found.where(within_any(INGESTION, kind.cut))
+        return narrowed(found, None, self._wanted(kind))
 
     def _frame(
         self, staged: ExitStack, kind: _Kind, splits: Sequence[Split], offsets: Sequence[OffsetRange]
     ) -> DataFrame:
-        """The rows of splits of one kind."""
-        from pyspark.sql import functions as F
-
+        """The rows of splits of one kind, as records."""
         if kind.by_spark:
-            found = self._files(splits, kind.cut)
+            found = self._recorded.of(self._found(kind, splits))
         else:
             tasks = self._tasks(splits, kind.cut, offsets)
             size = max(int(SLACK * sum(task.length() for task in tasks) / self._cores), SMALLEST_TASK)
             found = staged.enter_context(read_tasks(self._session, self._java, tasks, size))
-        if kind.cut is not None:
-            found = found.where(within_any(F.col(INGESTION), kind.cut))
-        found = self._fenced(shaped(narrowed(found, None, self._wanted(kind)), self._payload, None))
+            if kind.cut is not None:
+                found = found.where(within_any(INGESTION, kind.cut))
+            found = shaped(narrowed(found, None, self._wanted(kind)), self._payload, None)
+        found = self._fenced(found)
         return found.where(within_offsets(offsets)) if offsets else found
 
     def _fenced(self, rows: DataFrame) -> DataFrame:
@@ -179,9 +186,26 @@ class SliceScan:
         that are cut, pages without rows of the cut are not read."""
         options = {"__globPaths__": "false", "datetimeRebaseMode": "CORRECTED"}
         if cut is not None:
-            options |= pages_between(self.spark, INGESTION, micros(cut.start), micros(cut.end))
+            options |= self._pages.between(micros(cut.start), micros(cut.end))
         paths = dict.fromkeys(one.path for one in splits)
         return self._session.read.schema(self._in_files).options(**options).parquet(*paths)
+
+    @cached_property
+    def _pages(self) -> Pages:
+        return Pages(self.spark, INGESTION)
+
+    @cached_property
+    def _recorded(self) -> Chosen:
+        """The whole record, of what is in the files."""
+        return Chosen(self._session, shape(self._in_files, self._payload))
+
+    @cached_property
+    def _asked(self) -> Chosen:
+        """What is asked for, of what is in the files."""
+        *made, metadata = shape(self._in_files, self._payload)
+        if METADATA in self.schema.names:
+            made.append(_narrow(metadata, self.schema[METADATA]))
+        return Chosen(self._session, made)
 
     def _tasks(self, splits: Sequence[Split], cut: Window | None, offsets: Sequence[OffsetRange]) -> list[Any]:
         """Iceberg's tasks for these files. Where not all rows are wanted, a task knows which row groups to skip."""
@@ -272,11 +296,17 @@ def _columns(schema: StructType) -> Iterable[Column]:
     from pyspark.sql import functions as F
 
     for field in schema.fields:
-        if field.name == METADATA and field.dataType != metadata_type():
-            parts = (F.col(METADATA)[name].alias(name) for name in field.dataType.names)  # type: ignore[attr-defined]
-            yield F.struct(*parts).alias(METADATA)
-        else:
-            yield F.col(field.name)
+        yield _narrow(F.col(METADATA), field) if field.name == METADATA else F.col(field.name)
+
+
+def _narrow(metadata: Column, wanted: StructField) -> Column:
+    """`__metadata__` with the fields that are wanted of it."""
+    from pyspark.sql import functions as F
+
+    if wanted.dataType == metadata_type():
+        return metadata
+    parts = (metadata[name].alias(name) for name in wanted.dataType.names)  # type: ignore[attr-defined]
+    return F.struct(*parts).alias(METADATA)
 
 
 def within_offsets(offsets: Sequence[OffsetRange]) -> Column:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from rekappa.config.model import SchemaFile
@@ -59,8 +60,9 @@ def record_type(source: Source, folder: Path) -> StructType:
     return StructType([*payload_type(source, folder).fields, StructField(METADATA, metadata_type())])
 
 
+@cache
 def metadata_type() -> StructType:
-    """The type of `__metadata__`."""
+    """The type of `__metadata__`. Spark's parser is asked once."""
     made: StructType = column_type(METADATA_TYPE)
     return made
 

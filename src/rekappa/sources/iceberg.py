@@ -17,7 +17,7 @@ from rekappa.spark.times import within
 from rekappa.timeline import Window
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
 
@@ -58,23 +58,28 @@ def shaped(rows: DataFrame, payload: StructType, columns: Sequence[str] | None, 
     """Exactly the record's columns: a field that the table does not have yet is null, one that only it has is
     left out. `columns` names the payload columns to keep, None all; `__metadata__` is always there. Columns `besides`
     follow as they are."""
+    return rows.select(*shape(rows.schema, payload, columns), *besides)
+
+
+def shape(present: StructType, payload: StructType, columns: Sequence[str] | None = None) -> list[Column]:
+    """The record's columns, `__metadata__` last, of rows that are as `present` says."""
     from pyspark.sql import functions as F
 
-    present = {field.name: field for field in rows.schema.fields}
+    known = {field.name: field for field in present.fields}
     made = []
     for field in payload.fields:
         if columns is not None and field.name not in columns:
             continue
-        if field.name not in present:
+        if field.name not in known:
             made.append(F.lit(None).cast(field.dataType).alias(field.name))
-        elif nullable(present[field.name].dataType) != field.dataType:
+        elif nullable(known[field.name].dataType) != field.dataType:
             made.append(F.col(quoted(field.name)).cast(field.dataType).alias(field.name))
         else:
             made.append(F.col(quoted(field.name)).alias(field.name, metadata={}))
     kept = F.col(METADATA)
-    if present[METADATA].dataType != metadata_type():
+    if known[METADATA].dataType != metadata_type():
         kept = kept.cast(metadata_type()).alias(METADATA)
-    return rows.select(*made, kept, *besides)
+    return [*made, kept]
 
 
 def _as_planned(spark: SparkSession, table: str, planned: SourcePlan) -> DataFrame:

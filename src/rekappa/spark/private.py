@@ -255,23 +255,44 @@ def files_as_stream(spark: SparkSession, files: DataFrame) -> DataFrame:
     return frame_of(spark, plan.copy(plan.relation(), plan.output(), plan.catalogTable(), True, plan.stream()))
 
 
-def pages_between(spark: SparkSession, column: str, low: int, high: int) -> dict[str, str]:
-    """Options for a reader of Parquet files that skip what can't have rows whose `column`, a whole number in the file,
+class Pages:
+    """Options for a reader of Parquet files that skip what can't have rows whose column, a whole number in the file,
     is in [low, high): row groups, and pages of those that have an index of pages. Other rows may come with them.
 
     A condition in the query would be pushed into the reader just so, but be a part of the generated code as well.
     """
-    if min(abs(low), abs(high)) < 1 << 31:
-        return {}  # the gateway makes another type of small numbers
-    jvm: Any = spark._jvm
-    parquet = jvm.org.apache.parquet
-    api = parquet.filter2.predicate.FilterApi
-    named = api.longColumn(column)
-    both = getattr(api, "and")(api.gtEq(named, low), api.lt(named, high))
-    made = jvm.org.apache.hadoop.conf.Configuration(False)
-    parquet.hadoop.ParquetInputFormat.setFilterPredicate(made, both)
-    key = "parquet.private.read.filter.predicate"
-    return {key: str(made.get(key))}
+
+    def __init__(self, spark: SparkSession, column: str) -> None:
+        # Looked up once: to find a class by its path takes the bridge longer than to call it.
+        jvm: Any = spark._jvm
+        parquet = jvm.org.apache.parquet
+        self._api = parquet.filter2.predicate.FilterApi
+        self._format = parquet.hadoop.ParquetInputFormat
+        self._configuration = jvm.org.apache.hadoop.conf.Configuration
+        self._column = self._api.longColumn(column)
+
+    def between(self, low: int, high: int) -> dict[str, str]:
+        if min(abs(low), abs(high)) < 1 << 31:
+            return {}  # the gateway makes another type of small numbers
+        both = getattr(self._api, "and")(self._api.gtEq(self._column, low), self._api.lt(self._column, high))
+        made = self._configuration(False)
+        self._format.setFilterPredicate(made, both)
+        key = "parquet.private.read.filter.predicate"
+        return {key: str(made.get(key))}
+
+
+class Chosen:
+    """Columns that are chosen again and again, of frames that have them all: handed over to Spark once."""
+
+    def __init__(self, spark: SparkSession, columns: Sequence[Column]) -> None:
+        jvm: Any = spark._jvm
+        self._columns = jvm.org.apache.spark.api.python.PythonUtils.toSeq([column._jc for column in columns])
+
+    def of(self, rows: DataFrame) -> DataFrame:
+        from pyspark.sql import DataFrame
+
+        java: Any = rows._jdf
+        return DataFrame(java.select(self._columns), rows.sparkSession)
 
 
 def activate(spark: SparkSession) -> None:

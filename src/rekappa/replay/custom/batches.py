@@ -58,7 +58,7 @@ class Columns:
     @property
     def number(self) -> int:
         """Where the slice's number is."""
-        return self.initials.stop
+        return self.keys + len(self.names) - len(self.empty) + len(self.initial)
 
     @property
     def masks(self) -> dict[int, int]:
