@@ -105,9 +105,13 @@ SECTIONS = {
     ),
     "state": Section(
         "State of a replay",
-        "Peak state rows of the take-rate join in ordered mode, by span of its slices, against the same job in"
-        " micro-batches of a minute, as a live run has them.",
-        (Figure("rows, live", "live_rows"), Figure("slices", "slices")),
+        "Peak state rows of two hours of the take-rate join in ordered mode, by span of its slices, against a live run"
+        " of it from Kafka in micro-batches of a minute.",
+        (
+            Figure("rows, live", "live_rows"),
+            Figure("micro-batches, live", "live_batches"),
+            Figure("slices", "slices"),
+        ),
     ),
     "sessions": Section(
         "Custom state",
