@@ -59,13 +59,20 @@ class InWindow:
         """True for rows of the window, false (never null) for all others."""
         from pyspark.sql import functions as F
 
+        return F.coalesce(self._selected, F.lit(False))
+
+    def of(self, rows: DataFrame) -> DataFrame:
+        # Without the above: only so does Iceberg see which files it need not read.
+        return rows.where(self._selected)
+
+    @property
+    def _selected(self) -> Column:
+        from pyspark.sql import functions as F
+
         chosen = within(F.col(self.column), self.window)
         if self.region_column and self.regions:
             chosen = chosen & F.col(self.region_column).isin(list(self.regions))
-        return F.coalesce(chosen, F.lit(False))
-
-    def of(self, rows: DataFrame) -> DataFrame:
-        return rows.where(self.inside())
+        return chosen
 
     def others(self, rows: DataFrame) -> tuple[DataFrame, ...]:
         """Rows before and after the window go to files of their own: one file with both would span it."""

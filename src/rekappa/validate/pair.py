@@ -84,7 +84,7 @@ def pair_of(spark: SparkSession, staged: Staged, one: StagedSink, asked: Asked, 
         return None
     key = staged.loaded.config.sinks[one.name].key
     if not by_key:
-        production = production.where(span_of(spark, staged, one).inside())
+        production = span_of(spark, staged, one).of(production)
     stored = one.sink.as_stored(rows)
     loose = tolerances(staged, one.name)
     rules = Rules(
