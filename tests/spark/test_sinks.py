@@ -31,7 +31,7 @@ class TestParquet(SinkContract):
 
 
 class TestKafka(SinkContract):
-    kind, rerun = "kafka", Rerun.APPEND_ONLY
+    kind, rerun, observable = "kafka", Rerun.APPEND_ONLY, False
 
 
 class TestPostgres(KeyedContract):
