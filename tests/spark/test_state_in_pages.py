@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import random
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 import pytest
 
@@ -83,6 +85,61 @@ def test_it_holds_what_a_dictionary_holds(spark: SparkSession, seed: int) -> Non
     assert versions
     for before, known in versions:
         assert before.everything == known, "a copy changes nothing of what it was copied from"
+
+
+def test_a_task_that_is_tried_again_finds_the_version_that_it_began_with(spark: SparkSession, tmp_path: Path) -> None:
+    """Its first try has made the next version already, and only one is kept in memory."""
+    provider = state_in(spark, tmp_path)
+    rows = Rows(spark)
+
+    def made(version: int, **pairs: str) -> int:
+        store = provider.getStore(version, nothing(spark))
+        for key, value in pairs.items():
+            store.put(rows.row(ord(key), "k"), rows.row(0, value), "default")
+        return int(store.commit())
+
+    def held(version: int) -> dict[str, str]:
+        store = provider.getStore(version, nothing(spark))
+        found, going = {}, store.iterator("default")
+        while going.hasNext():
+            pair = going.next()
+            found[chr(pair.key().getLong(0))] = str(Rows.text(pair.value()))
+        store.abort()
+        return found
+
+    assert made(0, a="1", b="1") == 1
+    assert made(1, b="first try") == 2
+    assert made(1, b="second try", c="2") == 2
+    assert held(2) == {"a": "1", "b": "second try", "c": "2"}
+    assert held(1) == {"a": "1", "b": "1"}
+    assert made(2, a="3") == 3
+    provider = state_in(spark, tmp_path)
+    assert held(3) == {"a": "3", "b": "second try", "c": "2"}
+
+
+def state_in(spark: SparkSession, folder: Path) -> Any:
+    """The state store as an operator has it, one version in memory."""
+    from rekappa.spark.private import java_schema
+
+    assert spark.streams.active == []  # asking starts what state stores report to
+    jvm: Any = spark._jvm
+    state = jvm.org.apache.spark.sql.execution.streaming.state
+    shape = java_schema(spark, spark.createDataFrame([], "number BIGINT, text STRING").schema)
+    settings = spark._jsparkSession.sessionState().conf().clone()
+    settings.setConfString("spark.sql.streaming.maxBatchesToRetainInMemory", "1")
+    hadoop = jvm.org.apache.hadoop.conf.Configuration(spark._jsc.hadoopConfiguration())
+    hadoop.set("sql.streaming.runId", str(uuid4()))
+    provider = constructor(spark, "rekappa.StateInPages")()
+    provider.init(
+        state.StateStoreId(str(folder), 0, 0, "default"), shape, shape, state.NoPrefixKeyStateEncoderSpec(shape), False,
+        state.StateStoreConf.apply(settings), hadoop, False, nothing(spark),
+    )  # fmt: skip
+    return provider
+
+
+def nothing(spark: SparkSession) -> Any:
+    jvm: Any = spark._jvm
+    return jvm.scala.Option.empty()
 
 
 def test_keys_are_in_the_order_in_which_they_came(spark: SparkSession) -> None:

@@ -5,9 +5,12 @@ import org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreMap;
 import org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider;
 import org.apache.spark.sql.execution.streaming.state.KeyStateEncoderSpec;
 import org.apache.spark.sql.execution.streaming.state.NoPrefixKeyStateEncoderSpec;
+import org.apache.spark.sql.execution.streaming.state.ReadStateStore;
 import org.apache.spark.sql.execution.streaming.state.StateStore;
 import org.apache.spark.sql.execution.streaming.state.StateStoreConf;
 import org.apache.spark.sql.execution.streaming.state.StateStoreId;
+import org.apache.spark.sql.execution.streaming.state.StateStoreIterator;
+import org.apache.spark.sql.execution.streaming.state.UnsafeRowPair;
 import org.apache.spark.sql.types.StructType;
 import scala.Option;
 
@@ -39,19 +42,24 @@ public final class StateInPages extends HDFSBackedStateStoreProvider {
         }
         RowsInPages rows = new RowsInPages(this.keyFields, this.valueFields);
         if (version != 0) {
-            rows.putAll(this.loaded(version));
+            this.fill(rows, version);
         }
         return this.new HDFSBackedStateStore(version, rows);
     }
 
-    private HDFSBackedStateStoreMap loaded(long version) {
-        Long number = Long.valueOf(version);
-        HDFSBackedStateStoreMap found = (HDFSBackedStateStoreMap) this.getLoadedMaps().get(number);
-        if (found == null) {
-            // Read from its files, as after a restart; refused here if it is not there. It stays in memory.
-            super.getReadStore(version, Option.empty());
-            found = (HDFSBackedStateStoreMap) this.getLoadedMaps().get(number);
+    private void fill(RowsInPages rows, long version) {
+        Object known = this.getLoadedMaps().get(Long.valueOf(version));
+        if (known != null) {
+            rows.putAll((HDFSBackedStateStoreMap) known);
+            return;
         }
-        return found;
+        // Read from its files, as after a restart, or when a task is tried again; refused here if it is not there.
+        ReadStateStore read = super.getReadStore(version, Option.empty());
+        StateStoreIterator all = read.iterator("default");
+        while (all.hasNext()) {
+            UnsafeRowPair pair = (UnsafeRowPair) all.next();
+            rows.put(pair.key(), pair.value());
+        }
+        read.release();
     }
 }
