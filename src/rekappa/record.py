@@ -24,8 +24,3 @@ TOPIC = f"{METADATA}.topic"
 PARTITION = f"{METADATA}.partition"
 OFFSET = f"{METADATA}.offset"
 HEADERS = f"{METADATA}.headers"
-
-
-def record_ddl(payload: str) -> str:
-    """The record's schema as Spark DDL, from the payload's."""
-    return f"{payload}, {METADATA} {METADATA_TYPE}"

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from rekappa.config import avro, ddl
 from rekappa.config.ddl import Array, Column, Decimal, Map, Simple, Struct, Type
 from rekappa.config.model import Source
-from rekappa.config.schema import avro_schema, column_type, payload_columns, payload_ddl
+from rekappa.config.schema import avro_schema, column_type, payload_columns
 from rekappa.errors import ConfigError
 
 
@@ -111,9 +111,9 @@ def test_files_beside_the_configuration(tmp_path: Path) -> None:
     (tmp_path / "order.avsc").write_text(json.dumps(RECORD, indent=2))
     (tmp_path / "order.ddl").write_text("id BIGINT,\n ts TIMESTAMP\n")
     from_avro = source({"file": "order.avsc"}, format="avro")
-    assert payload_ddl(from_avro, tmp_path) == RECORD_DDL
+    assert ddl.written(payload_columns(from_avro, tmp_path)) == RECORD_DDL
     assert json.loads(avro_schema(from_avro, tmp_path)) == RECORD
-    assert payload_ddl(source({"file": "order.ddl"}), tmp_path) == "id BIGINT, ts TIMESTAMP"
+    assert ddl.written(payload_columns(source({"file": "order.ddl"}), tmp_path)) == "id BIGINT, ts TIMESTAMP"
 
 
 def test_avro_from_ddl_is_nullable_throughout(tmp_path: Path) -> None:

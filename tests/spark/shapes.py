@@ -8,13 +8,20 @@ from typing import TYPE_CHECKING, Any
 
 from rekappa.app import App
 from rekappa.plan.shape import Shape
-from rekappa.record import record_ddl
+from rekappa.record import METADATA, METADATA_TYPE
 from rekappa.spark.analysis import analyse
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 M = timedelta(minutes=1)
+
+
+def record_ddl(payload: str) -> str:
+    """The record's schema, from the payload's."""
+    return f"{payload}, {METADATA} {METADATA_TYPE}"
+
+
 DDL = record_ddl(
     "id BIGINT, show BIGINT, event_ts TIMESTAMP, v STRING, x DOUBLE, expires_at TIMESTAMP, day DATE, "
     "inner STRUCT<deep: STRUCT<ts: TIMESTAMP>>"

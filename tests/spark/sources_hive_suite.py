@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from shapes import record_ddl
 from test_sources import EVENTS, HEADERS, KEYS, PAYLOAD, START, SourceContract
 
 from rekappa.config.load import Loaded, load
 from rekappa.errors import SourceError
 from rekappa.home import Home
-from rekappa.record import METADATA, record_ddl
+from rekappa.record import METADATA
 from rekappa.sources.open import open_batch
 from rekappa.spark.session import open_session
 from rekappa.timeline import Window

@@ -11,7 +11,6 @@ import pytest
 from shapes import M, reaches, shape_of
 
 from rekappa.plan.shape import Anchor, Operation
-from rekappa.record import record_ddl
 from rekappa.spark.analysis import analyse
 
 if TYPE_CHECKING:
@@ -242,16 +241,16 @@ def test_a_union_and_a_static_table(spark: SparkSession) -> None:
 def test_the_reference_apps(spark: SparkSession) -> None:
     from rekappa.config.bind import load_app
     from rekappa.config.load import load
-    from rekappa.config.schema import payload_ddl
     from rekappa.plan.margins import derive
     from rekappa.plan.mode import choose
     from rekappa.plan.plan import Mode
+    from rekappa.sources.decode import record_type
 
     chosen = {}
     for name in ("take_rate", "sessions"):
         loaded = load(EXAMPLES / name)
         sources = loaded.config.sources
-        schemas = {key: record_ddl(payload_ddl(source, loaded.folder)) for key, source in sources.items()}
+        schemas = {key: record_type(source, loaded.folder) for key, source in sources.items()}
         for job in load_app(loaded).jobs.values():
             sinks = {output: loaded.config.sinks[output].event_time for output in job.outputs}
             shapes = list(analyse(spark, job, schemas, sinks).values())

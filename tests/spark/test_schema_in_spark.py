@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rekappa.config.model import Source
-from rekappa.config.schema import avro_schema, payload_ddl
+from rekappa.config.schema import avro_schema
+from rekappa.sources.decode import payload_type
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -42,8 +43,7 @@ def source(schema: object) -> Source:
 
 
 def test_ddl_means_to_spark_what_it_means_to_us(spark: SparkSession, tmp_path: Path) -> None:
-    ours = spark.createDataFrame([], payload_ddl(source(DDL), tmp_path)).schema
-    assert ours == spark.createDataFrame([], DDL).schema
+    assert payload_type(source(DDL), tmp_path) == spark.createDataFrame([], DDL).schema
 
 
 def test_an_avro_file_has_the_columns_that_spark_reads(spark: SparkSession, tmp_path: Path) -> None:
@@ -52,5 +52,5 @@ def test_an_avro_file_has_the_columns_that_spark_reads(spark: SparkSession, tmp_
     (tmp_path / "order.avsc").write_text(json.dumps(RECORD))
     order = source({"file": "order.avsc"})
     read = spark.createDataFrame([], "value BINARY").select(from_avro("value", avro_schema(order, tmp_path)).alias("e"))
-    ours = spark.createDataFrame([], payload_ddl(order, tmp_path))
-    assert read.select("e.*").schema.simpleString() == ours.schema.simpleString()
+    ours = payload_type(order, tmp_path)
+    assert read.select("e.*").schema.simpleString() == ours.simpleString()

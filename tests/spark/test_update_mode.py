@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from click.testing import CliRunner
 from servers.postgres import postgres
+from shapes import record_ddl
 
 from rekappa.app import App
 from rekappa.archive.router import run_routers
@@ -35,7 +36,6 @@ from rekappa.plan.shape import Revised
 from rekappa.planning.make import make_plan
 from rekappa.planning.request import BackfillRequest
 from rekappa.produce.topics import create_topics
-from rekappa.record import record_ddl
 from rekappa.runs.backfill import run_backfill
 from rekappa.runs.live import run_live
 from rekappa.sinks.contract import BatchId, Sink

@@ -12,13 +12,8 @@ from rekappa.errors import ConfigError
 from rekappa.record import METADATA
 
 
-def payload_ddl(source: Source, folder: Path) -> str:
-    """The payload's columns as Spark DDL, all of them nullable; refuses with `ConfigError`."""
-    return ddl.written(payload_columns(source, folder))
-
-
 def payload_columns(source: Source, folder: Path) -> tuple[Column, ...]:
-    """The payload's columns, from the configuration or the file it names."""
+    """The payload's columns, from the configuration or the file it names; refuses with `ConfigError`."""
     found = _columns(source.schema_, folder)
     if not found:
         raise ConfigError("Cannot use the schema: it has no columns")

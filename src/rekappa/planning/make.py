@@ -18,7 +18,6 @@ from rekappa.app import App, Job
 from rekappa.config.bind import Query, queries
 from rekappa.config.load import Loaded
 from rekappa.config.model import AppConfig
-from rekappa.config.schema import payload_ddl
 from rekappa.errors import PlanError
 from rekappa.home import Home
 from rekappa.lookups.open import with_empty_lookups, with_lookups
@@ -39,7 +38,8 @@ from rekappa.planning.keeping import taken_by
 from rekappa.planning.request import BackfillRequest
 from rekappa.planning.sessions import with_whole_sessions
 from rekappa.planning.widths import chosen_span, production_width
-from rekappa.record import INGESTION, METADATA, record_ddl
+from rekappa.record import INGESTION, METADATA
+from rekappa.sources.decode import record_type
 from rekappa.sources.open import named_source, open_batch, past_candidate
 from rekappa.spark.analysis import analyse
 from rekappa.spark.failures import read_failure
@@ -194,7 +194,7 @@ def _ask(spark: SparkSession, loaded: Loaded, app: App, request: BackfillRequest
     every = [query for query in queries(config, app) if query.job == job.name]
     own = tuple(query for query in every if not request.sinks or query.sink in request.sinks)
     sources = {name: named_source(loaded, name) for name in job.sources}
-    schemas = {name: record_ddl(payload_ddl(source, loaded.folder)) for name, source in sources.items()}
+    schemas = {name: record_type(source, loaded.folder) for name, source in sources.items()}
     shapes: list[Shape] = []
     modes = {query.output: config.sinks[query.sink].output_mode for query in every}
     # An output with two sinks is looked at once for each: they may declare different event times.
@@ -209,12 +209,11 @@ def _ask(spark: SparkSession, loaded: Loaded, app: App, request: BackfillRequest
             require_made(found[query.output].made, query.sink, config.sinks[query.sink])
         shapes += [replace(found[query.output], taken=taken_by(config.sinks[query.sink])) for query in alike]
     if any(by_slice(shape) for shape in shapes):
-        from rekappa.replay.custom.capture import parsed
         from rekappa.replay.custom.query import obstacle
 
         in_the_way = "it reads a lookup"
         if not job.lookups:
-            in_the_way = obstacle(spark, job, {name: parsed(spark, ddl) for name, ddl in schemas.items()})
+            in_the_way = obstacle(spark, job, schemas)
         shapes = [replace(shape, obstacle=in_the_way) for shape in shapes]
     choice = choose(job.name, shapes, request.mode, warm_up_told=request.warm_up is not None)
     lateness = max(past_candidate(name, source)[1].max_misalignment for name, source in sources.items())

@@ -13,7 +13,6 @@ from rekappa.app import App
 from rekappa.config import model
 from rekappa.config.bind import Query, queries
 from rekappa.config.load import Loaded
-from rekappa.config.schema import payload_ddl
 from rekappa.errors import ArchiveError, PlanError, RekappaError, SourceError
 from rekappa.home import Home
 from rekappa.lookups.open import with_empty_lookups
@@ -24,7 +23,6 @@ from rekappa.plan.offsets import Position
 from rekappa.plan.shape import Operation, Shape
 from rekappa.planning.catch_up import archive_of, archived_partitions, kept_by_kafka, look
 from rekappa.planning.make import BackfillRequest, make_plan
-from rekappa.record import record_ddl
 from rekappa.recovery.consumers import consumers, known_apps
 from rekappa.recovery.listing import query_restarts
 from rekappa.recovery.outage import Memory, OutageFacts, PointFact, QueryFacts, SinkPlace, Trouble
@@ -32,6 +30,7 @@ from rekappa.recovery.retention import kept_until
 from rekappa.replay.batches import positions
 from rekappa.runs.current import current_run
 from rekappa.runs.live_run import LiveRun
+from rekappa.sources.decode import record_type
 from rekappa.sources.open import named_source, past_candidate
 from rekappa.spark.analysis import analyse
 from rekappa.spark.offsetlog import read_batch
@@ -130,7 +129,7 @@ def _shapes(spark: SparkSession, loaded: Loaded, app: App, bound: Sequence[Query
     config, found = loaded.config, {}
     for query in bound:
         job, sink = with_empty_lookups(spark, config, app.jobs[query.job]), config.sinks[query.sink]
-        schemas = {name: record_ddl(payload_ddl(named_source(loaded, name), loaded.folder)) for name in job.sources}
+        schemas = {name: record_type(named_source(loaded, name), loaded.folder) for name in job.sources}
         modes = {one.output: config.sinks[one.sink].output_mode for one in bound if one.job == job.name}
         shapes = analyse(
             spark, job, schemas, {query.output: sink.event_time}, {**modes, query.output: sink.output_mode}

@@ -16,13 +16,12 @@ from typing import TYPE_CHECKING
 from rekappa.app import App
 from rekappa.config.bind import queries
 from rekappa.config.load import Loaded
-from rekappa.config.schema import payload_ddl
 from rekappa.errors import RunError, SinkError
 from rekappa.home import Home
 from rekappa.lookups.open import with_empty_lookups
-from rekappa.record import record_ddl
 from rekappa.sinks.changes import Changes
 from rekappa.sinks.registry import open_sink
+from rekappa.sources.decode import record_type
 from rekappa.sources.open import named_source
 from rekappa.spark.probes import output_schemas
 
@@ -66,7 +65,7 @@ def _schemas(spark: SparkSession, loaded: Loaded, app: App, only: Collection[str
         wanted = [one for one in queries(config, app) if one.job == job.name and (not only or one.sink in only)]
         if wanted:
             sources = {name: named_source(loaded, name) for name in job.sources}
-            records = {name: record_ddl(payload_ddl(source, loaded.folder)) for name, source in sources.items()}
+            records = {name: record_type(source, loaded.folder) for name, source in sources.items()}
             made = output_schemas(spark, with_empty_lookups(spark, config, job), records)
             found |= {query.sink: made[query.output] for query in wanted}
     return found

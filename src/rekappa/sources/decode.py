@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, cast
 
 from rekappa.config.model import SchemaFile
 from rekappa.record import METADATA, METADATA_TYPE
@@ -45,12 +45,10 @@ def nullable(kind: DataType) -> Any:
 
 def payload_type(source: Source, folder: Path) -> StructType:
     """The payload's columns as the source declares them, all nullable."""
-    from pyspark.sql.types import StructType
+    from rekappa.config.schema import payload_columns
+    from rekappa.sources.types import struct_type
 
-    from rekappa.config.schema import payload_ddl
-
-    made: StructType = nullable(StructType.fromDDL(payload_ddl(source, folder)))
-    return made
+    return struct_type(payload_columns(source, folder))
 
 
 def record_type(source: Source, folder: Path) -> StructType:
@@ -62,9 +60,12 @@ def record_type(source: Source, folder: Path) -> StructType:
 
 @cache
 def metadata_type() -> StructType:
-    """The type of `__metadata__`. Spark's parser is asked once."""
-    made: StructType = column_type(METADATA_TYPE)
-    return made
+    """The type of `__metadata__`."""
+    from rekappa.config.ddl import columns
+    from rekappa.sources.types import struct_type
+
+    (metadata,) = struct_type(columns(f"{METADATA} {METADATA_TYPE}"))
+    return cast("StructType", metadata.dataType)
 
 
 def column_type(ddl: str) -> Any:

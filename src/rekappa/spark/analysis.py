@@ -30,18 +30,19 @@ from rekappa.spark.probes import probed
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
 
 
 def analyse(
     spark: SparkSession,
     job: Job,
-    schemas: Mapping[str, str],
+    schemas: Mapping[str, str] | Mapping[str, StructType],
     outputs: Mapping[str, str | None],
     output_modes: Mapping[str, str] | None = None,
 ) -> dict[str, Shape]:
     """The shape of each of these outputs of a job.
 
-    `schemas` are the record schemas of its sources as DDL, `outputs` the event-time column that each output's sink
+    `schemas` are the record schemas of its sources, `outputs` the event-time column that each output's sink
     declares (None: it declares none), `output_modes` how each output is written, "append" unless told otherwise.
     Refuses with `AppError` what Spark would refuse to run as a stream.
     """

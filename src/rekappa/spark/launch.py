@@ -9,6 +9,7 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from rekappa.home import Home
 from rekappa.spark.classes import sharing
@@ -80,6 +81,18 @@ def launching(settings: Mapping[str, str], home: Home, class_path: Sequence[Path
         submit = {"PYSPARK_SUBMIT_ARGS": f"--properties-file {name} pyspark-shell"}
         with _environment(submit | ({_CLASS_PATH: os.pathsep.join(path)} if path else {})):
             yield
+
+
+def start_context(master: str, name: str) -> None:
+    """Start the JVM and Spark's context in it, as a session would; what the session will need is made ready meanwhile,
+    where our own classes are on the JVM's class path."""
+    from pyspark import SparkConf, SparkContext
+    from pyspark.java_gateway import launch_gateway
+
+    gateway: Any = launch_gateway()  # type: ignore[no-untyped-call]
+    ahead = gateway.jvm.rekappa.Ahead.begin()
+    SparkContext(conf=SparkConf().setMaster(master).setAppName(name), gateway=gateway)
+    ahead.join()
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from rekappa.jvm.compiled import compiled
 from rekappa.jvm.java import use_java
 from rekappa.masking import NAMES
 from rekappa.spark.failures import told
-from rekappa.spark.launch import LOCAL_FILES, launching, local_defaults, spark_log
+from rekappa.spark.launch import LOCAL_FILES, launching, local_defaults, spark_log, start_context
 from rekappa.spark.private import log_lost_connection
 from rekappa.spark.releases import check_versions
 from rekappa.spark.sharing import require_shared
@@ -117,6 +117,8 @@ def open_session(config: AppConfig, profile: str, home: Home, **overrides: str) 
     else:
         settings, path = settings | jar_settings(path, settings.get("spark.jars", "")), []
     with told("start Spark", f"Its log is {spark_log(home)}."), launching(settings, home, path):
+        if is_local(chosen.master):
+            start_context(chosen.master, f"rekappa {config.app} {profile}")
         session = builder.getOrCreate()
     check_versions(session)
     log_lost_connection(session, spark_log(home))
