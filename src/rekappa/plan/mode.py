@@ -75,6 +75,8 @@ def assess(shape: Shape, *, warm_up_told: bool = False) -> dict[Mode, Verdict]:
     bulk: Verdict
     if isinstance(ordered, Unsafe):
         bulk = ordered
+    elif shape.has(Operation.AS_STREAMED):
+        bulk = Unsafe(f"{_list(shape.of(Operation.AS_STREAMED))}: as a batch job it has other rows")
     elif shape.has(Operation.UNKNOWN) and not in_order:
         unknown = ", ".join(operator.detail for operator in shape.of(Operation.UNKNOWN))
         bulk = Unsafe(f"{unknown}: not known to give the same whatever the order and grouping of events")

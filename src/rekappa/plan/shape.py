@@ -84,7 +84,7 @@ class Tolerance(StrEnum):
 
 
 class Operation(Enum):
-    """The operators that matter: all but the last three keep state."""
+    """The operators that matter: all but the last four keep state."""
 
     WINDOW = "window aggregate"
     SESSION = "session window"
@@ -99,12 +99,13 @@ class Operation(Enum):
     CUSTOM = "custom state"
     LIMIT = "limit"
     SORT = "sort"
+    AS_STREAMED = "join that a stream makes in a way of its own"
     ORDER_SENSITIVE = "aggregate that depends on order"
     UNKNOWN = "something not known to be safe"
 
     @property
     def stateful(self) -> bool:
-        return self not in (Operation.SORT, Operation.ORDER_SENSITIVE, Operation.UNKNOWN)
+        return self not in (Operation.SORT, Operation.AS_STREAMED, Operation.ORDER_SENSITIVE, Operation.UNKNOWN)
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,7 @@ from rekappa.spark.plans.statics import static_names
 from rekappa.spark.plans.streaming import refuse_unrunnable
 from rekappa.spark.plans.times import Moment, Nested, Spread
 from rekappa.spark.plans.tree import Node, parse
+from rekappa.spark.plans.unlike import unlike_batch
 from rekappa.spark.plans.walk import CUSTOM, Rows, Walk, is_stream
 from rekappa.spark.probes import probed
 
@@ -75,7 +76,8 @@ def _shape(
     require_time(frame.schema, output, event_time)
     session: Any = spark._jsparkSession
     # The optimiser is called by itself: through the query it refuses plans with streaming sources.
-    optimised = parse(session.sessionState().optimizer().execute(analysed).toJSON())
+    planned = session.sessionState().optimizer().execute(analysed)
+    optimised = parse(planned.toJSON())
     rows = walk.rows(plan)
     exactness = Exactness(aggregate_types(analysed))
     tolerances = exactness.tolerances(plan, rows.attributes)
@@ -88,7 +90,7 @@ def _shape(
     columns, metadata = _used(optimised, walk)
     return Shape(
         output=output,
-        operators=(*walk.operators, *exactness.operators()),
+        operators=(*walk.operators, *unlike_batch(planned), *exactness.operators()),
         span=span,
         delay=max(delays.values()) if delays else None,
         watermarks=watermarks,
