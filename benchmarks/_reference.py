@@ -48,17 +48,21 @@ def make_archive(spark: SparkSession) -> None:
         return
     for name, columns in TABLES.items():
         spark.sql(f"DROP TABLE IF EXISTS lake.events.{name}")
-        spark.sql(
-            f"CREATE TABLE lake.events.{name} ({columns}, __metadata__ {METADATA_TYPE}) USING iceberg "
-            "PARTITIONED BY (hours(__metadata__.kafka_ingestion_ts), __metadata__.region) "
-            "TBLPROPERTIES ('format-version'='2', 'write.parquet.compression-codec'='zstd')"
-        )
+        create_archive(spark, name, columns)
     complete = {
         f"snapshot-property.rekappa.complete-until.{region}": "2026-11-03T00:00:00+00:00" for region in ("us", "eu")
     }
     for name, sql in (("impressions", _impressions()), ("playbacks", _playbacks())):
         rows = spark.sql(sql).sortWithinPartitions("__metadata__.kafka_ingestion_ts")
         rows.writeTo(f"lake.events.{name}").options(**complete).append()
+
+
+def create_archive(spark: SparkSession, name: str, columns: str) -> None:
+    spark.sql(
+        f"CREATE TABLE lake.events.{name} ({columns}, __metadata__ {METADATA_TYPE}) USING iceberg "
+        "PARTITIONED BY (hours(__metadata__.kafka_ingestion_ts), __metadata__.region) "
+        "TBLPROPERTIES ('format-version'='2', 'write.parquet.compression-codec'='zstd')"
+    )
 
 
 def _metadata(topic: str, number: str, ingestion: str) -> str:

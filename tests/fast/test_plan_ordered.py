@@ -117,6 +117,7 @@ def test_every_row_of_the_window_is_read_once_and_none_overtakes_beyond_the_boun
             assert not any(part.reach.start < edge < part.reach.end for edge in apart)
             assert part.reach.start <= min(times)
             assert max(times) < part.reach.end
+            assert part.reach.length <= 2 * (span or bound), "half of it is what the last files reach beyond"
             youngest = max([*times, youngest] if youngest else times)
     assert [part.number for part in slices] == list(range(len(slices)))
     for part in slices:

@@ -103,6 +103,7 @@ def test_joins_know_their_range_from_either_side(spark: SparkSession, how: str) 
         "p.event_ts >= i.event_ts AND p.event_ts <= i.event_ts + INTERVAL 10 MINUTES",
         "p.event_ts - i.event_ts <= INTERVAL 10 MINUTES AND i.event_ts <= p.event_ts",
         "i.event_ts > p.event_ts - INTERVAL 10 MINUTES AND i.event_ts < p.event_ts",
+        "i.day = p.day AND p.event_ts BETWEEN i.event_ts AND i.event_ts + INTERVAL 10 MINUTES",
     ],
 )
 def test_a_range_is_found_however_it_is_written(spark: SparkSession, condition: str) -> None:

@@ -56,7 +56,8 @@ def _window_options(command: Command) -> Command:
         _margin("--slice-rows", "At most this many rows in a slice."),
         _margin(
             "--slice-span",
-            "At most this much time in a slice; if left out, max_misalignment or as much as the job allows.",
+            "A slice for every so much time, with what its files reach beyond, at most as much again; if left out, "
+            "max_misalignment or as much as the job allows.",
         ),
         click.option(
             "--live-run", default=None, help="The run whose batches exact mode replays; the newest, if left out."

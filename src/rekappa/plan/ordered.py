@@ -39,10 +39,11 @@ def plan_slices(
     """The slices that read every row of `splits` whose ingestion time is in `reads`, each row once.
 
     With a bound per source the smallest one holds for all of them, since it is about every pair of records.
-    A slice begins pieces of at most `max_span` (the bound, if None) on a grid from the start of `reads`, and is
-    closed before it exceeds `max_rows`; a piece that is larger than that makes a slice of its own. Stretches
-    without data make no slice. `regions`, if any are named, leaves out the splits of the others. No slice has rows on
-    both sides of an instant of `apart`. The order of `splits` does not matter.
+    A slice takes the pieces that begin in one cell of a grid from the start of `reads`, `max_span` wide (the bound, if
+    None), and is closed before it exceeds `max_rows`; a piece that is larger than that makes a slice of its own. No
+    piece spans more than the bound, nor more than `max_span`. Stretches without data make no slice. `regions`, if any
+    are named, leaves out the splits of the others. No slice has rows on both sides of an instant of `apart`. The order
+    of `splits` does not matter.
     """
     inside = sorted({instant for instant in apart if reads.start < instant < reads.end})
     if inside:
@@ -62,17 +63,17 @@ def plan_slices(
     if max_rows < 1:
         raise PlanError(f"Cannot plan slices of {max_rows} rows", hint="A slice must take at least one row.")
 
-    start, end = reads.start, reads.end
+    start, end, widest = reads.start, reads.end, min(bound, span)
     whole: list[Split] = []
     parents: dict[int, int] = {}
     for number, split in enumerate(splits):
         if regions and split.region and split.region not in regions:
             continue
-        if split.cut is None and start <= split.low and split.high < end and split.high - split.low <= bound:
+        if split.cut is None and start <= split.low and split.high < end and split.high - split.low <= widest:
             whole.append(split)  # nearly all files are like this one: what follows would come to the same, slower
             continue
         before = len(whole)
-        whole.extend(pieces(split, reads, bound))
+        whole.extend(pieces(split, reads, widest))
         if len(whole) - before > 1:
             # Pieces stay alive in `whole`, so their ids are theirs alone.
             parents.update((id(piece), number) for piece in whole[before:])

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 
+from rekappa.plan.shape import Anchor
 from rekappa.spark.plans.times import Base, Moment, Nested, Spread, Time, Times, duration, read
 from rekappa.spark.plans.tree import Expression, _expressions
 
@@ -30,10 +31,14 @@ class TimeRange:
     high: timedelta
 
 
-def time_range(condition: Expression, left: Times, right: Times) -> TimeRange | None:
+def time_range(
+    condition: Expression, left: Times, right: Times, watermarked: Collection[Anchor] = ()
+) -> TimeRange | None:
     """The range that the condition sets between one time of the left and one of the right; None if any side is open.
 
-    Bounds on the start and on the end of one window are bounds on the same time: the two are a constant apart.
+    Bounds on the start and on the end of one window are bounds on the same time: the two are a constant apart. Of
+    several ranges, one between times that have watermarks goes before others (days that are equal, say), then the
+    narrowest.
     """
     both = left | right
     ours, theirs = _numbers(left), _numbers(right)
@@ -60,7 +65,11 @@ def time_range(condition: Expression, left: Times, right: Times) -> TimeRange | 
     closed = [pair for pair in lows if pair in highs]
     if not closed:
         return None
-    pair = min(closed, key=lambda one: highs[one] - lows[one])
+
+    def timed(pair: tuple[Base, Base]) -> bool:
+        return all(ends[base].span.anchors <= set(watermarked) for base in pair)
+
+    pair = min(closed, key=lambda one: (not timed(one), highs[one] - lows[one]))
     return TimeRange(ends[pair[0]], ends[pair[1]], lows[pair], highs[pair])
 
 

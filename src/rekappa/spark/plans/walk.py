@@ -197,7 +197,7 @@ class Walk:
             return Rows(attributes, left.times | right.times, left.streaming or right.streaming, origins)
         word = kind.rsplit(".", 1)[-1].strip("'}$ ")
         condition = node.of("condition")
-        found = time_range(condition[0], left.times, right.times) if condition else None
+        found = time_range(condition[0], left.times, right.times, self.anchors) if condition else None
         if found is None:
             self.operators.append(Operator(Operation.OPEN_JOIN, word))
             return Rows(attributes, {}, True, origins)
