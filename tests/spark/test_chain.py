@@ -314,6 +314,7 @@ def test_chained_jobs_go_back_together_and_end_as_if_nothing_had_been_wrong(stor
     assert story.sent("left") == sent + 2 + 6, "nothing is wiped"
     told = json.loads(story.command("lineage", f"{story.name}_left", "--json"))
     assert {one["run"]: one["until"] for one in told["senders"]} == {old[story.first.name]: 1, opened.id: None}
+    assert {one["app"] for one in told["senders"]} == {story.first.name}
 
     # Back to before the first rewind, with messages of all earlier processes in between.
     story.send("right", opened.id, "right", 99, 7777)

@@ -30,6 +30,7 @@ def lineage(topic: str, app: str | None, cluster: str | None, accept: str | None
     """
     from rekappa.recovery.topics import places_of
     from rekappa.sources.fenced import lineage_topic
+    from rekappa.store.runs import RunStore
 
     out, home = output(as_json), Home.locate()
     found = [one for one in places_of(home, topic, app) if cluster in (None, one.cluster)]
@@ -50,11 +51,15 @@ def lineage(topic: str, app: str | None, cluster: str | None, accept: str | None
         place.require_compacted()
         place.begin(topic, (run, query))
     fence = place.fence(topic)
+    drawn = {(run, line.query): line.app for line in fence.lines for run in line.until}
+    began = {run.id: run.app for run in RunStore.open(home).runs()}
     rows = [
-        {"app": apps.get(query, ""), "query": query, "run": run, "counts": _counts(until), "until": until}
-        for apps in [{line.query: line.app for line in fence.lines}]
+        {
+            "app": drawn.get((run, query), began.get(run, "")), "query": query, "run": run,
+            "counts": _counts(until), "until": until,
+        }
         for (run, query), until in sorted(fence.limits.items())
-    ]
+    ]  # fmt: skip
     if out.is_json:
         out.document({"topic": topic, "cluster": at.cluster, "senders": rows})
         return

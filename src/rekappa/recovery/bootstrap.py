@@ -73,6 +73,8 @@ class BootstrapPlan:
 def bootstrap(loaded: Loaded, app: App, home: Home, request: BootstrapRequest, **options: Any) -> Run:
     """Plan, begin a new run, and run it; `options` are those of `run_live`. Refuses before anything is touched."""
 
+    require_past(loaded, request)
+
     def begin(store: RunStore) -> Run:
         plan = plan_bootstrap(live_session(loaded, home), loaded, app, home, request)
         run = new_live_run(
@@ -98,8 +100,7 @@ def plan_bootstrap(
     doing = f"bootstrap {config.app!r}"
     live = LiveRun(loaded, app, home, "", bound)
     require_kafka(live)
-    if request.since > datetime.now(UTC):
-        raise RunError(f"Cannot {doing} from {format_instant(request.since)}: that is in the future")
+    require_past(loaded, request)
     store = RunStore.open(home)
     if request.write_history and not request.append_again:
         require_nothing_doubled(store, config, bound, store.runs(config.app, Kind.LIVE))
@@ -125,6 +126,15 @@ def plan_bootstrap(
     closed = frozenset(query for query, run in earlier.items() if run.closed)
     history = History(request.since, starts, until, not request.write_history, closed, request.allow_gaps)
     return BootstrapPlan(history, found, {query: one.run for query, one in earlier.items()})
+
+
+def require_past(loaded: Loaded, request: BootstrapRequest) -> None:
+    """Refuse a history that would begin in the future."""
+    if request.since > datetime.now(UTC):
+        raise RunError(
+            f"Cannot bootstrap {loaded.config.app!r} from {format_instant(request.since)}: that is in the future",
+            hint="Take a time from which on the archive has events: rekappa archive status shows it.",
+        )
 
 
 @dataclass(frozen=True, slots=True)
