@@ -112,7 +112,7 @@ def test_what_the_file_selects_is_production_and_nothing_else(tmp_path: Path) ->
 def ran(store: RunStore, loaded: Loaded, target: str) -> Run:
     """A live run as `rekappa run` records it, stopped."""
     query = Query("totals", "totals", "totals", "totals")
-    run = choose_run(store, loaded, [query], fresh=False, append_again=False)
+    run = choose_run(store, loaded, [query], {}, fresh=False, append_again=False)
     store.record_start(Start(run.id, "totals", 0, Code("abc"), target))
     return store.update(run.id, state=State.STOPPED)
 

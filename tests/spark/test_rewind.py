@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
+from project import wait_until
 from rewinding import EACH, JOBS, Story, stopped_when, totals
 
 from rekappa.checkpoints.files import listed, named_in
@@ -18,6 +19,7 @@ from rekappa.checkpoints.points import restart_points
 from rekappa.checkpoints.savepoints import take
 from rekappa.errors import RunError
 from rekappa.home import Home
+from rekappa.iceberg.commits import load_table
 from rekappa.produce.topics import create_topics
 from rekappa.recovery.choose import ToBatch, ToSavepoint
 from rekappa.recovery.resets.tables import UpsertReset
@@ -207,6 +209,8 @@ def test_back_after_a_compaction_and_a_crash(tell: Tell, monkeypatch: pytest.Mon
     for other in (lambda: story.plan(ToBatch(0)), story.live):
         with pytest.raises(RunError, match="is not completed"):
             other()
+    begun_anew = story.call("bootstrap", "--from", "1h")
+    assert (begun_anew.exit_code, "is not completed" in begun_anew.output) == (2, True), begun_anew.output
     resume(story.app)
     story.check(range(6))
     second = story.run(2, range(6, 24))
@@ -225,6 +229,63 @@ def test_back_after_a_compaction_and_a_crash(tell: Tell, monkeypatch: pytest.Mon
     ):
         spark.sql(statement)
         refused(story, words, "--to", "1", "--yes")
+
+
+def test_two_rewinds_are_undone_one_after_the_other(tell: Tell) -> None:
+    story = tell("seen", "seen_files", "totals")
+    story.produce(range(24))
+    story.run(1, range(24))
+    story.spark.sql(f"INSERT INTO {story.tables['totals']} VALUES ('z', 1, 1)")
+    story.spark.sql(f"INSERT INTO {story.tables['seen']} VALUES (-1, 'z', -1)")
+    story.strangers.update([(-1, "z", -1)])
+    went_on = [dict(story.weights)]
+    for weight, batch in ((2, 2), (3, 0), (4, 1)):
+        story.code(weight)
+        story.rewind(ToBatch(batch))
+        story.run(weight, range(EACH * (batch + 1), 24))
+        story.check(range(24))
+        went_on.append(dict(story.weights))
+
+    # Somebody else's hand on a key, which the undoing would go over: nothing of it is begun.
+    keyed = story.tables["totals"]
+    went_on.pop()
+    before = story.spark.table(keyed).where("name = 'b'").collect()
+    story.spark.sql(f"UPDATE {keyed} SET total = 0 WHERE name = 'b'")
+    held = story.everything()
+    told = story.call("rewind", "--undo")
+    assert (told.exit_code, "others changed some of them meanwhile: name=b" in told.output) == (2, True), told.output
+    assert story.everything() == held
+    snapshot = load_table(story.spark, keyed).currentSnapshot().parentId()
+    story.spark.sql(f"CALL lake.system.rollback_to_snapshot('{keyed.removeprefix('lake.')}', {snapshot})")
+    assert story.spark.table(keyed).where("name = 'b'").collect() == before
+
+    while went_on:
+        story.told("rewind", "--undo")
+        story.weights.update(went_on.pop())
+        story.check(range(24))
+    story.produce(range(24, 30))
+    story.run(5, range(24, 30))
+    story.check(range(30))
+
+
+def test_a_topic_of_the_same_name_is_another_topic(tell: Tell) -> None:
+    """Deleted and created anew, with more events than it had: by offsets alone nothing would be wrong."""
+    story = tell("seen")
+    story.produce(range(12))
+    story.run(1, range(12))
+    client = AdminClient({"bootstrap.servers": story.broker})
+    client.delete_topics([story.name])[story.name].result(60)
+    wait_until(lambda: story.name not in client.list_topics(timeout=10).topics, "it is gone")
+    story.produce(range(30))
+    refused(story, "was deleted and created anew", "--to", "0", "--yes")
+    before = story.everything()
+    with pytest.raises(RunError, match="was deleted and created anew"):
+        story.live()
+    assert story.everything() == before
+    story.code(2)
+    story.told("rewind", "--no-state", "--yes")
+    story.run(2, range(30))
+    story.check(range(30))
 
 
 def _fails(reset: UpsertReset) -> None:

@@ -23,12 +23,13 @@ from rekappa.plan.coverage import Want
 from rekappa.plan.offsets import Position
 from rekappa.planning.catch_up import ArchiveLook, look, starts_since
 from rekappa.planning.production import production_runs
+from rekappa.runs.current import require_same_topics, require_settled, same_places, topics_of
 from rekappa.runs.doubling import require_nothing_doubled, target
 from rekappa.runs.history import History, reached
 from rekappa.runs.live import live_session, new_live_run, run_live
 from rekappa.runs.live_run import LiveRun, require_kafka
 from rekappa.spark.offsetlog import last_committed, last_planned
-from rekappa.store.record import Kind, Run
+from rekappa.store.record import Kind, Run, State
 from rekappa.store.runs import RunStore
 from rekappa.timeline import format_instant
 
@@ -78,8 +79,9 @@ def bootstrap(loaded: Loaded, app: App, home: Home, request: BootstrapRequest, *
     def begin(store: RunStore) -> Run:
         plan = plan_bootstrap(live_session(loaded, home), loaded, app, home, request)
         run = new_live_run(
-            loaded, live_queries(loaded, app), since=format_instant(request.since), after=dict(plan.after)
-        )
+            loaded, live_queries(loaded, app), topics_of(loaded, home),
+            since=format_instant(request.since), after=dict(plan.after),
+        )  # fmt: skip
         # First what it is to do: a run that is recorded never lacks its history.
         plan.history.save(home.checkpoint(run.app, run.id))
         return store.create(run)
@@ -102,6 +104,9 @@ def plan_bootstrap(
     require_kafka(live)
     require_past(loaded, request)
     store = RunStore.open(home)
+    for newest in [one for one in same_places(store, loaded) if one.state is not State.ABANDONED][:1]:
+        require_settled(newest)
+        require_same_topics(newest, topics_of(loaded, home), doing)
     if request.write_history and not request.append_again:
         require_nothing_doubled(store, config, bound, store.runs(config.app, Kind.LIVE))
     starts = starts_since(spark, loaded, home, live.sources, request.since, doing)

@@ -17,7 +17,7 @@ from rekappa.recovery.resets.contract import Abandoned, Resetter
 from rekappa.runs.current import live_lease
 from rekappa.runs.live import live_session
 from rekappa.sinks.registry import open_sink
-from rekappa.store.record import Run
+from rekappa.store.record import Kind, Run
 from rekappa.store.runs import RunStore
 
 if TYPE_CHECKING:
@@ -69,9 +69,15 @@ class LiveApp:
         config = self.loaded.config
         target = target_of(config.sinks[query.sink])
         gone = Abandoned(
-            self.spark, config.app, operation, query.sink, target, query.name, part.abandoned, part.dead, part.since
-        )
+            self.spark, config.app, operation, query.sink, target, query.name, part.abandoned, part.dead, part.since,
+            self._begun_after(operation),
+        )  # fmt: skip
         return resetter(gone, open_sink(query.sink, config, self.home))
+
+    def _begun_after(self, operation: str) -> tuple[str, ...]:
+        """The app's live runs that are newer than the one that an operation made, if it has."""
+        newest_first = [run.id for run in self.store.runs(self.name, Kind.LIVE)]
+        return tuple(newest_first[: newest_first.index(operation)]) if operation in newest_first else ()
 
     def resetters(self, plan: RewindPlan) -> Iterator[tuple[QueryRewind, Resetter]]:
         """Those of a plan that was agreed to, for the queries that the app still has."""

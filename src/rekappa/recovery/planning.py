@@ -30,7 +30,13 @@ from rekappa.recovery.points import has_written
 from rekappa.recovery.preflight import preflight
 from rekappa.recovery.resets.topics import TopicReset
 from rekappa.replay.batches import positions
-from rekappa.runs.current import current_run, require_same_sources, require_settled
+from rekappa.runs.current import (
+    current_run,
+    require_same_sources,
+    require_same_topics,
+    require_settled,
+    topics_of,
+)  # fmt: skip
 from rekappa.runs.live_run import LiveRun
 from rekappa.spark.offsetlog import read_batch
 from rekappa.store.record import Kind, Run, new_run_id
@@ -97,6 +103,7 @@ def plan_rewind(live: LiveApp, wanted: Wanted, *, cascade: bool = False) -> Rewi
     for name, one in found.items():
         if name != live.name or not isinstance(wanted, NoState):
             require_same_sources(one.run, one.live.loaded)
+            require_same_topics(one.run, topics_of(one.live.loaded, one.live.home), f"rewind {name!r}")
     _choose_all(chain, found, live.name, wanted)
     plans = []
     for one in found.values():

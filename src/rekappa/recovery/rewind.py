@@ -27,7 +27,7 @@ from rekappa.recovery.live_app import LiveApp, loaded_of
 from rekappa.recovery.plan import RewindPlan, planned_again
 from rekappa.recovery.planning import plan_rewind
 from rekappa.recovery.resets.topics import TopicReset
-from rekappa.runs.current import OPEN, REWIND, UNDOING, asked_of, current_run, require_settled
+from rekappa.runs.current import OPEN, REWIND, TOPICS, UNDOING, asked_of, current_run, require_settled, topics_of
 from rekappa.runs.history import History
 from rekappa.store.record import Fork, Run
 from rekappa.store.runs import RunStore
@@ -83,6 +83,9 @@ def undo_rewind(live: LiveApp, *, tell: Tell = lambda text: None) -> Run:
     with _alone(planned, "undo the rewind of") as store:
         undoable(store, live.loaded)
         _require_no_other_reader(planned)
+        for one, part in planned:
+            for _, way in one.resetters(part):
+                way.look_back()
         for _, part in planned:
             store.update(part.operation, progress={REWIND: UNDOING})
         return _undo(planned, store, tell)
@@ -173,7 +176,8 @@ def _forked(store: RunStore, one: LiveApp, part: RewindPlan, plan: dict[str, obj
     """The run that goes on, with the whole plan in its record: whichever app is asked can complete it."""
     old = store.run(part.run)
     forks = {query.query: {"run": query.run, "batch": query.batch} for query in part.queries if query.batch >= 0}
-    spec = {**asked_of(one.loaded, one.queries), FORK: forks, "rewind": plan}
+    kept = {TOPICS: old.spec[TOPICS]} if forks and TOPICS in old.spec else {TOPICS: topics_of(one.loaded, one.home)}
+    spec = {**asked_of(one.loaded, one.queries), **kept, FORK: forks, "rewind": plan}
     made = Run(part.operation, old.app, old.kind, old.folder, spec=spec, progress={REWIND: OPEN})
     return Fork(made, old.id, {query.query: query.batch for query in part.queries})
 

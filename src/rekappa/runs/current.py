@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -11,11 +11,14 @@ from rekappa.config.load import Loaded
 from rekappa.errors import RunError
 from rekappa.home import Home
 from rekappa.runs.doubling import target
+from rekappa.sources.topics import topic_ids
 from rekappa.store.record import Kind, Run, State
 from rekappa.store.runs import RunStore
 
 REWIND, OPEN, UNDOING = "rewind", "open", "undoing"
 """In a run's progress: a rewind that made it is not completed yet, or is being undone."""
+TOPICS = "topics"
+"""In a run's spec: the topics that it reads, as Kafka knew them when it began."""
 UNDOABLE = timedelta(days=7)
 """How long what it takes to undo a rewind is kept."""
 
@@ -74,6 +77,25 @@ def require_same_sources(run: Run, loaded: Loaded) -> None:
             f"Cannot continue live run {run.id}: it read {run.spec.get('selected')}, now {selected} is selected",
             hint="Select the same candidates, or start over with `--fresh` (new checkpoints, no state).",
         )
+
+
+def topics_of(loaded: Loaded, home: Home) -> dict[str, str]:
+    """The topics that the app's selected candidates read, as Kafka knows them."""
+    sources = loaded.config.sources
+    return topic_ids(loaded.config, home, {name: one.candidates[one.selected] for name, one in sources.items()})
+
+
+def require_same_topics(run: Run, topics: Mapping[str, str], doing: str) -> None:
+    """Refuse offsets of a topic that is no more: one of the same name is there, and means other events by them."""
+    for name, began in run.spec.get(TOPICS, {}).items():
+        if topics.get(name, began) != began:
+            cluster, _, topic = name.partition("/")
+            raise RunError(
+                f"Cannot {doing}: topic {topic!r} of cluster {cluster!r} was deleted and created anew since run "
+                f"{run.id} read it, so its offsets mean other events",
+                hint=f"`rekappa rewind {run.app} --no-state` reads the new topic from its beginning. Archive it into "
+                "another table: the one of the old topic has events at the same offsets.",
+            )
 
 
 def drop_abandoned(home: Home, store: RunStore, app: str, now: datetime) -> None:

@@ -30,12 +30,15 @@ from rekappa.runs.built import BuiltQuery, build_queries
 from rekappa.runs.catch_up import Feeding, feedings, require_readable
 from rekappa.runs.code import code_of, record_live_start
 from rekappa.runs.current import (
+    TOPICS,
     asked_of,
     drop_abandoned,
     live_lease,
     require_same_sources,
+    require_same_topics,
     require_settled,
     same_places,
+    topics_of,
 )
 from rekappa.runs.doubling import require_nothing_doubled
 from rekappa.runs.live_run import LiveRun
@@ -90,10 +93,18 @@ class _Started:
     feeds: tuple[Feed, ...]
 
 
-def choose_run(store: RunStore, loaded: Loaded, bound: Sequence[Query], *, fresh: bool, append_again: bool) -> Run:
+def choose_run(
+    store: RunStore,
+    loaded: Loaded,
+    bound: Sequence[Query],
+    topics: Mapping[str, str],
+    *,
+    fresh: bool,
+    append_again: bool,
+) -> Run:
     """The app's live run to continue, or a new one. Called by the process that holds the app's leases."""
     last = run_to_continue(store, loaded, bound, fresh=fresh, append_again=append_again)
-    return last or store.create(new_live_run(loaded, bound))
+    return last or store.create(new_live_run(loaded, bound, topics))
 
 
 def run_to_continue(
@@ -111,9 +122,9 @@ def run_to_continue(
     return last
 
 
-def new_live_run(loaded: Loaded, bound: Sequence[Query], **told: Any) -> Run:
+def new_live_run(loaded: Loaded, bound: Sequence[Query], topics: Mapping[str, str], **told: Any) -> Run:
     """The record of a live run that begins; `told` is added to what it says of itself for ever."""
-    spec = {**asked_of(loaded, bound), **told}
+    spec = {**asked_of(loaded, bound), TOPICS: dict(topics), **told}
     return Run(new_run_id(Kind.LIVE), loaded.config.app, Kind.LIVE, str(loaded.folder), spec=spec)
 
 
@@ -144,13 +155,15 @@ def run_live(
     read = {name for query in bound for name in app.jobs[query.job].sources}
     chosen = {name: config.sources[name].candidates[config.sources[name].selected] for name in sorted(read)}
     require_topics(config, home, chosen, tell)
+    topics = topics_of(loaded, home)
     store = RunStore.open(home)
     code = code_of(home, loaded)
     with store.claim([live_lease(loaded, query) for query in bound], f"run {config.app!r}") as claim:
         if choose is None:
-            run = choose_run(store, loaded, bound, fresh=fresh, append_again=append_again)
+            run = choose_run(store, loaded, bound, topics, fresh=fresh, append_again=append_again)
         else:
             run = choose(store)
+        require_same_topics(run, topics, f"continue live run {run.id}")
         live = LiveRun(loaded, app, home, run.id, bound)
         require_readable(live, lambda: live_session(loaded, home))
         claim.begin(run.id, spark_log(home).name)

@@ -36,6 +36,31 @@ def require_topics(
                 )
 
 
+def topic_ids(config: AppConfig, home: Home, read: Mapping[str, Candidate]) -> dict[str, str]:
+    """What Kafka itself knows each topic by, whatever its name: another one, if it was deleted and created anew.
+
+    By "cluster/topic"; a topic that is not there, or whose cluster does not say, is left out.
+    """
+    from confluent_kafka import KafkaException, TopicCollection
+    from confluent_kafka.admin import AdminClient
+
+    found: dict[str, str] = {}
+    named = {
+        (name, config.cluster(name).topic(one.topic))
+        for one in read.values()
+        if isinstance(one, KafkaCandidate)
+        for name in one.cluster
+    }
+    for name, topic in sorted(named):
+        try:
+            admin = AdminClient({**client_options(config, name, home), "log_level": "2"})
+            asked = admin.describe_topics(TopicCollection([topic]), request_timeout=PATIENCE)
+            found[f"{name}/{topic}"] = str(asked[topic].result(PATIENCE).topic_id)
+        except (KafkaException, TimeoutError):
+            continue
+    return found
+
+
 def _tell(tell: Callable[[str], None], cluster: str, address: str, text: str) -> None:
     tell(f"cluster {cluster!r} ({address}) {text}")
 

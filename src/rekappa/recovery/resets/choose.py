@@ -30,6 +30,9 @@ class LeftAsIs:
     def carry_out(self) -> None:
         pass
 
+    def look_back(self) -> None:
+        pass
+
     def undo(self) -> None:
         pass
 

@@ -21,6 +21,7 @@ class Abandoned:
     """The batches of one query that no longer count. None of them was written before `since`.
 
     `operation` names the rewind, and is the run that goes on. `dead` are the app's runs of which nothing counts then.
+    `newer` are those that were begun after it: when it is undone they have been abandoned, and so undone, before.
     """
 
     spark: SparkSession
@@ -32,6 +33,7 @@ class Abandoned:
     legs: tuple[Leg, ...]
     dead: tuple[str, ...]
     since: datetime
+    newer: tuple[str, ...] = ()
 
     def is_own(self, said: Summary) -> bool:
         """Whether a commit is of an abandoned batch that counted until now."""
@@ -45,12 +47,19 @@ class Abandoned:
 
     def is_of_the_dead(self, said: Summary) -> bool:
         """Whether it is by a run that will not count at all any more, or a rewind to one."""
-        by = [BatchId(run, self.query, 0).writer for run in self.dead]
-        return said(WRITER) in by or said(REWIND) in self.dead or said(REWIND_UNDONE) in self.dead
+        return self._is_of(self.dead, said)
 
     def is_new(self, said: Summary) -> bool:
         """Whether it is by the run that goes on."""
         return said(WRITER) == BatchId(self.operation, self.query, 0).writer
+
+    def is_of_the_newer(self, said: Summary) -> bool:
+        """Whether it is by a run that went on from that one and was abandoned, or a rewind to one."""
+        return self._is_of(self.newer, said)
+
+    def _is_of(self, runs: tuple[str, ...], said: Summary) -> bool:
+        by = [BatchId(run, self.query, 0).writer for run in runs]
+        return said(WRITER) in by or said(REWIND) in runs or said(REWIND_UNDONE) in runs
 
 
 class Resetter(Protocol):
@@ -61,6 +70,9 @@ class Resetter(Protocol):
 
     def carry_out(self) -> None:
         """Take back what the abandoned batches wrote."""
+
+    def look_back(self) -> None:
+        """Refuses what `undo` could not bring back. Touches nothing."""
 
     def undo(self) -> None:
         """Bring it back, and take out what the run that went on has written."""

@@ -33,6 +33,9 @@ class ParquetReset:
         files = self._files()
         _move(files, self._named(files), _aside("abandoned", self.gone.operation))
 
+    def look_back(self) -> None:
+        """What was moved aside is there until it may be forgotten."""
+
     def undo(self) -> None:
         files, operation = self._files(), self.gone.operation
         aside = _aside("abandoned", operation)
@@ -84,6 +87,9 @@ class HiveReset:
         if self.gone.spark.catalog.tableExists(self.sink.table):
             files = self.sink.files(self.gone.spark)
             self._aside(files, self._gone(files), _aside("abandoned", self.gone.operation))
+
+    def look_back(self) -> None:
+        """As of Parquet."""
 
     def undo(self) -> None:
         if not self.gone.spark.catalog.tableExists(self.sink.table):

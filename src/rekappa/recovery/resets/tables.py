@@ -27,7 +27,7 @@ from rekappa.iceberg.lineage import (
 )
 from rekappa.iceberg.past import in_columns_of, rows_at
 from rekappa.iceberg.replace import Edit, replace_rows
-from rekappa.iceberg.selection import OfKeys
+from rekappa.iceberg.selection import OfKeys, Selection
 from rekappa.iceberg.withdrawal import (
     Withdrawal,
     commit_of,
@@ -63,10 +63,6 @@ class _TableReset(ABC):
     def _found(self, table: Any) -> Lineage:
         return lineage(table, self.gone.is_own, self.gone.since)
 
-    def _made(self, table: Any) -> Lineage:
-        """What the run that goes on has written: nothing of it is older than the rewind."""
-        return lineage(table, self.gone.is_new, self.gone.since)
-
     def carry_out(self) -> None:
         if not self._there:
             return
@@ -76,6 +72,19 @@ class _TableReset(ABC):
             if found.own:
                 self._take_back(table, found)
         self._mark()
+
+    def look_back(self) -> None:
+        if self._there and not is_done(table := self._java(), REWIND_UNDONE, self.gone.operation):
+            self._back(table)
+
+    def undo(self) -> None:
+        if self._there and not is_done(table := self._java(), REWIND_UNDONE, self.gone.operation):
+            selection, rows = self._back(table)
+            replace_rows(self.gone.spark, self.table, selection, rows, self._edit(REWIND_UNDONE))
+
+    @abstractmethod
+    def _back(self, table: Any) -> tuple[Selection, DataFrame]:
+        """What goes when the rewind is undone, and what comes in its place; refuses what can't be told."""
 
     @abstractmethod
     def _take_back(self, table: Any, found: Lineage) -> None:
@@ -127,17 +136,12 @@ class AppendReset(_TableReset):
             empty = self.gone.spark.table(self.table).limit(0)
             replace_rows(self.gone.spark, self.table, Withdrawal(rows), empty, self._edit(REWIND))
 
-    def undo(self) -> None:
-        if not self._there:
-            return
-        table, operation = self._java(), self.gone.operation
-        if is_done(table, REWIND_UNDONE, operation):
-            return
-        spark, did = self.gone.spark, commit_of(table, REWIND, operation)
+    def _back(self, table: Any) -> tuple[Selection, DataFrame]:
+        spark, did = self.gone.spark, commit_of(table, REWIND, self.gone.operation)
         back = spark.table(self.table).limit(0) if did is None else taken_out(spark, table, self.table, did)[0]
-        made = added_rows(spark, table, self.table, self._made(table))
+        made = added_rows(spark, table, self.table, lineage(table, self.gone.is_new, self.gone.since))
         require_all_there(spark, table, self.table, made)
-        replace_rows(spark, self.table, Withdrawal(made), back, self._edit(REWIND_UNDONE))
+        return Withdrawal(made), back
 
 
 @dataclass(frozen=True)
@@ -160,29 +164,34 @@ class UpsertReset(_TableReset):
         return SinkReset(gone.sink, self.table, removed=held, restored=back, told=told)
 
     def _take_back(self, table: Any, found: Lineage) -> None:
-        self._put_back(self._keys(table, found), self._at(found), REWIND)
+        selection, rows = self._of_keys(self._keys(table, found), self._at(found))
+        replace_rows(self.gone.spark, self.table, selection, rows, self._edit(REWIND))
 
-    def undo(self) -> None:
-        if not self._there:
-            return
-        table, operation = self._java(), self.gone.operation
-        did = commit_of(table, REWIND, operation)
-        if is_done(table, REWIND_UNDONE, operation):
-            return
+    def _back(self, table: Any) -> tuple[Selection, DataFrame]:
+        did = commit_of(table, REWIND, self.gone.operation)
         spark, columns = self.gone.spark, [quoted(name) for name in self.key]
         made = self._made(table)
         none = spark.table(self.table).select(*columns).limit(0)
         touched = self._keys(table, made) if made.own else none
         if did is None:
-            self._put_back(touched, self._at(made), REWIND_UNDONE)
-            return
+            return self._of_keys(touched, self._at(made))
         away, put = taken_out(spark, table, self.table, did)
         keys = touched.union(away.select(*columns)).union(put.select(*columns)).distinct().localCheckpoint()
-        self._put_back(keys, self._before(), REWIND_UNDONE)
+        return self._of_keys(keys, self._before())
 
-    def _put_back(self, keys: DataFrame, before: DataFrame, stamp: str) -> None:
+    def _of_keys(self, keys: DataFrame, then: DataFrame) -> tuple[Selection, DataFrame]:
+        """The rows of these keys, and what they were."""
         chosen = OfKeys(self.key, keys)
-        replace_rows(self.gone.spark, self.table, chosen, chosen.of(before).localCheckpoint(), self._edit(stamp))
+        return chosen, chosen.of(then).localCheckpoint()
+
+    def _made(self, table: Any) -> Lineage:
+        """What the run that goes on has written, and what runs wrote and rewinds did that came after it and were undone
+        themselves. Nothing of it is older than the rewind."""
+
+        def is_ours(said: Summary) -> bool:
+            return self.gone.is_new(said) or self.gone.is_of_the_newer(said)
+
+        return lineage(table, is_ours, self.gone.since)
 
     def _found(self, table: Any) -> Lineage:
         """What is put back is the state at the cut: also over what runs wrote that were rewound themselves."""

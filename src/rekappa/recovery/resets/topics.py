@@ -40,6 +40,9 @@ class TopicReset:
     def carry_out(self) -> None:
         self._draw(undone=False)
 
+    def look_back(self) -> None:
+        self._require_lineage()
+
     def undo(self) -> None:
         self._draw(undone=True)
 
