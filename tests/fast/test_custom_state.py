@@ -131,7 +131,7 @@ rising = st.lists(st.integers(0, 90), min_size=8, max_size=8).map(sorted)
 @given(histories, rising, st.integers(1, 6))
 def test_key_by_key_equals_batch_by_batch(events: list[Event], marks: list[int], size: int) -> None:
     def make() -> Processing:
-        return Processing(Restless(), "EventTime")
+        return Processing(Restless(), "EventTime", ("key",))
 
     run = rows_in_arrow(make, Columns(1, ("key", "at")), marks, OUT)
     made = [tuple(row.values()) for batch in run(sorted_batches(events, size)) for row in batch.to_pylist()]
@@ -164,7 +164,7 @@ def test_a_key_with_a_million_events_streams_through() -> None:
                 [one, one, one, pa.array([number // 50] * 10_000), one], names=list("abcde")
             )
 
-    run = rows_in_arrow(lambda: Processing(Counting(), "None"), Columns(1, ("key", "at")), [0, 0], OUT)
+    run = rows_in_arrow(lambda: Processing(Counting(), "None", ("key",)), Columns(1, ("key", "at")), [0, 0], OUT)
     assert sum(batch.num_rows for batch in run(batches())) == 2
     assert most[0] <= 20_000
 
@@ -181,7 +181,7 @@ def test_initial_state_comes_before_the_first_rows() -> None:
         names=list("abcdef"),
     )
     columns = Columns(1, ("key", "at"), ("n",))
-    run = rows_in_arrow(lambda: Processing(Starting(), "EventTime"), columns, [0, 10], OUT)
+    run = rows_in_arrow(lambda: Processing(Starting(), "EventTime", ("key",)), columns, [0, 10], OUT)
     made = [(row["key"], row["what"], row[BATCH]) for out in run([batch]) for row in out.to_pylist()]
     assert made == [(1, "(101,)/18", 0), (1, "fired 5 [5, 29]", 1), (2, "fired 5 [5]", 1)]
 
@@ -197,7 +197,7 @@ def test_keys_that_are_null_or_not_a_number_are_one_key_each() -> None:
             self.count.update((before + 1,))
             yield Row(key=0, what=f"{key[0]} {before}", at=0)
 
-    run = rows_in_arrow(lambda: Processing(Keys(), "None"), Columns(1, ("key", "at")), [0, 0], OUT)
+    run = rows_in_arrow(lambda: Processing(Keys(), "None", ("key",)), Columns(1, ("key", "at")), [0, 0], OUT)
     whats = [row["what"] for out in run([batch]) for row in out.to_pylist()]
     assert whats == ["None 0", "None 1", "1.0 0", "nan 0", "nan 1"]
 
@@ -219,7 +219,9 @@ def test_pandas_frames_are_cut_by_key_and_slice() -> None:
     frame = pd.DataFrame(
         {"k": [1, 1, 1, 2, 2], "key": [1, 1, 1, 2, 2], "at": [1, 2, 3, 4, 5], "s": [0, 0, 2, 0, 2], "a": range(5)}
     )
-    run = frames_in_pandas(lambda: Processing(Summing(), "None", pandas=True), Columns(1, ("key", "at")), [0, 0, 0])
+    run = frames_in_pandas(
+        lambda: Processing(Summing(), "None", ("key",), pandas=True), Columns(1, ("key", "at")), [0, 0, 0]
+    )
     made = pd.concat(run([frame.iloc[:2], frame.iloc[2:4], frame.iloc[4:]]))
     assert made[["key", "total", BATCH]].to_numpy().tolist() == [[1, 3, 0], [1, 6, 2], [2, 4, 0], [2, 9, 2]]
 
@@ -408,6 +410,6 @@ def test_columns_that_are_always_null_are_not_sent_but_there() -> None:
 
     batch = pa.RecordBatch.from_arrays([pa.array([one]) for one in (4, 7, 0, 0)], names=list("abcd"))
     columns = Columns(1, ("before", "at", "after"), empty=frozenset({"before", "after"}))
-    run = rows_in_arrow(lambda: Processing(Telling(), "None"), columns, [0], OUT)
+    run = rows_in_arrow(lambda: Processing(Telling(), "None", ("key",)), columns, [0], OUT)
     (row,) = [row for out in run([batch]) for row in out.to_pylist()]
     assert row["what"] == repr(Row(before=None, at=7, after=None))

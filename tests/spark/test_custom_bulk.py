@@ -74,7 +74,7 @@ def every_kind(events: DataFrame) -> DataFrame:
         def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[Any]:
             moment = expiredTimerInfo.getExpiryTimeInMs()
             waiting = sorted(self.handle.listTimers())
-            yield self.row(key, f"fired, {len(waiting)} set", len(list(self.open.get())), moment)
+            yield self.row(key, f"fired for {key}, {len(waiting)} set", len(list(self.open.get())), moment)
             if moment % 3 == 0:
                 self.handle.registerTimer(moment + 1_800_000)
             if moment % 4 == 0 and self.count.exists():

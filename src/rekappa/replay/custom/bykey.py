@@ -156,7 +156,8 @@ def _given_to(
         )  # fmt: skip
     else:
         processor, mode = given["statefulProcessor"], str(given["timeMode"])
-        make = partial(Processing, processor, mode, _schemas(spark, processor), pandas=pandas)
+        named = tuple(asked.frame.select(*asked.keys).columns)
+        make = partial(Processing, processor, mode, named, _schemas(spark, processor), pandas=pandas)
     if alive:
         held = ", ".join(f"{name} {kind}" for name, kind in ALIVE.items())
         if pandas:

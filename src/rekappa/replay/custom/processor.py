@@ -16,9 +16,16 @@ class Processing:
     """A `Driven` around a processor that was initialised once; `begin` opens the next key."""
 
     def __init__(
-        self, processor: Any, time_mode: str, schemas: Mapping[str, StructType] | None = None, *, pandas: bool = False
+        self,
+        processor: Any,
+        time_mode: str,
+        key_names: tuple[str, ...],
+        schemas: Mapping[str, StructType] | None = None,
+        *,
+        pandas: bool = False,
     ) -> None:
         # Looked up once: both are made for every event or timer.
+        from pyspark.sql import Row
         from pyspark.sql.streaming.stateful_processor import ExpiredTimerInfo, TimerValues
 
         self._expired, self._values = ExpiredTimerInfo, TimerValues
@@ -27,6 +34,7 @@ class Processing:
         self._timers = self._handle.timers
         self._processor = processor
         self._key: Any = None
+        self._named_key = Row(*key_names)
         self._told: dict[int, Any] = {}
         processor.init(self._handle)
 
@@ -50,10 +58,12 @@ class Processing:
         return min(timers) if timers else None
 
     def expire(self, watermark: int) -> Iterator[Any]:
+        # With events a key is a tuple, with a timer Spark makes it a Row, and bytes in it an array.
+        key = self._named_key(*(bytearray(part) if isinstance(part, bytes) else part for part in self._key))
         # All that are due now, whatever the processor does about them meanwhile: Spark has listed them before too.
         for moment in self._handle.expired(watermark):
             yield from self._processor.handleExpiredTimer(
-                key=self._key, timerValues=self._times(watermark), expiredTimerInfo=self._expired(moment)
+                key=key, timerValues=self._times(watermark), expiredTimerInfo=self._expired(moment)
             )
             self._timers.discard(moment)
 
