@@ -163,7 +163,7 @@ def choose(job: str, shapes: Sequence[Shape], asked: Mode | None = None, *, warm
     mode, unsafe = refused[-1]
     if unsafe.needs_warm_up:
         hint = "Say with --warm-up how far back the state that matters goes."
-    elif "event time" in unsafe.reason:
+    elif "no event time" in unsafe.reason:
         hint = "Declare the sink's event_time in rekappa.yaml."
     elif "micro-batches" in unsafe.reason:
         hint = "Use --mode exact."
