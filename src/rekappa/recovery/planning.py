@@ -36,7 +36,7 @@ from rekappa.runs.current import (
     require_same_topics,
     require_settled,
     topics_of,
-)  # fmt: skip
+)
 from rekappa.runs.live_run import LiveRun
 from rekappa.spark.offsetlog import read_batch
 from rekappa.store.record import Kind, Run, new_run_id
