@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from rekappa.home import Home
-from rekappa.spark.launch import launching
+from rekappa.spark.launch import Launch, launching
 from rekappa.store.kept import keep_code
 from rekappa.store.runs import RunStore
 
@@ -28,7 +28,7 @@ def keep_some_code(home: Home) -> None:
 
 
 def start_spark(home: Home) -> None:
-    with launching({}, home):
+    with launching(Launch({}, home)):
         pass
 
 
@@ -53,10 +53,10 @@ PROGRAM = """
 import os, signal, sys, time
 from pathlib import Path
 from rekappa.home import Home
-from rekappa.spark.launch import launching
+from rekappa.spark.launch import Launch, launching
 
 out = os.fdopen(os.dup(1), "w")
-with launching({"spark.sql.catalog.lake.token": "hunter2"}, Home(Path(sys.argv[1]))):
+with launching(Launch({"spark.sql.catalog.lake.token": "hunter2"}, Home(Path(sys.argv[1])))):
     path = os.environ["PYSPARK_SUBMIT_ARGS"].split()[1]
     assert Path(path).is_file() and "hunter2" in Path(path).read_text() and "hunter2" in Path(path).read_text()
     print(path, file=out, flush=True)

@@ -28,4 +28,7 @@ def test_inner_classes_stand_in_one_module_each() -> None:
         if re.search(r"org\.apache\.(spark|iceberg)\.", path.read_text())
     }
     # Settings name the classes that Iceberg documents for them.
-    assert named == {"spark/private.py", "spark/session.py", "spark/releases.py", "iceberg/private.py"}
+    # And one module starts Spark's own server of the JVM.
+    assert named == {
+        "spark/private.py", "spark/session.py", "spark/releases.py", "spark/direct.py", "iceberg/private.py"
+    }  # fmt: skip

@@ -33,8 +33,8 @@ def test_spark_starts_with_the_classes_that_were_kept(tmp_path: Path, monkeypatc
     from rekappa.spark.classes import archive, sharing
 
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert sharing() == "", "none were kept: the JVM is told nothing"
+    assert sharing() == [], "none were kept: the JVM is told nothing"
     archive().parent.mkdir(parents=True)
     archive().touch()
-    assert f'"-XX:SharedArchiveFile={archive()}"' in sharing()
+    assert f"-XX:SharedArchiveFile={archive()}" in sharing()
     assert "-Xshare:auto" in sharing(), "an archive that Java does not like is no reason not to start"

@@ -5,6 +5,8 @@ When a new version breaks one, this says which, before anything larger fails for
 
 from __future__ import annotations
 
+import os
+import subprocess
 from pathlib import Path
 from socket import gethostname
 from typing import TYPE_CHECKING, Any
@@ -19,7 +21,9 @@ from rekappa.errors import ConfigError
 from rekappa.home import Home
 from rekappa.iceberg import private as iceberg
 from rekappa.iceberg.tasks import read_tasks
+from rekappa.jvm.pyspark_jars import pyspark_folder
 from rekappa.spark import private, sharing
+from rekappa.spark.direct import direct
 from rekappa.spark.releases import check_versions
 from rekappa.spark.sharing import require_shared, without
 from rekappa.storage.hadoop import HadoopFiles
@@ -283,3 +287,22 @@ def test_a_folder_that_executors_do_not_have_is_refused(
     monkeypatch.setattr(sharing, "without", lambda *_: ["worker-7"])
     with pytest.raises(ConfigError, match=r"executors on worker-7 do not have .*REKAPPA_STORAGE"):
         require_shared(spark, bare_config, Home(tmp_path))
+
+
+def test_java_is_given_what_sparks_launcher_would_give_it(tmp_path: Path) -> None:
+    """The options that we start the JVM with ourselves, beside what Spark's own launcher writes on its command line."""
+    order = direct({}, (), tmp_path / "log", ())
+    assert order is not None
+    launcher = [order.command[0], "-cp", f"{pyspark_folder()}/jars/*", "org.apache.spark.launcher.Main"]
+    said = subprocess.run(
+        [*launcher, "org.apache.spark.deploy.SparkSubmit", "pyspark-shell"],
+        env={"SPARK_HOME": str(pyspark_folder()), "SPARK_SCALA_VERSION": "2.13", "PATH": os.environ["PATH"]},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    theirs = said.stdout.replace("\0", " ").split()
+    options = {one for one in theirs if one.startswith("-") and one != "-cp" and not one.startswith("-Xmx")}
+    assert {one for one in order.command if one.startswith("-") and not one.startswith(("-cp", "-Xmx"))} == {
+        one for one in options if not one.startswith("--conf") and one != "--name"
+    }

@@ -102,6 +102,20 @@ def _loaded(app: str, told: dict[str, Any]) -> Loaded:
     return load(app, overrides=[*told["overrides"], *(f"profiles.backfill.{one}" for one in told["settings"])])
 
 
+def _asked(name: str, told: dict[str, Any]) -> tuple[BackfillRequest, Loaded, App, Home]:
+    """What was asked for, looked at as far as that needs no Spark, which starts meanwhile."""
+    request, loaded = _request(told), _loaded(name, told)
+    home = home_of_tables(loaded.config)
+    from rekappa.runs.session import backfill_begun
+
+    with backfill_begun(loaded, home):
+        from rekappa.config.bind import load_app
+
+        bound = load_app(loaded)
+        _check(bound, loaded, home, request)
+    return request, loaded, bound, home
+
+
 def _check(app: App, loaded: Loaded, home: Home, request: BackfillRequest) -> None:
     """Refuse what can be known to be wrong before Spark has started."""
     from rekappa.planning.chosen import chosen_jobs
@@ -133,11 +147,7 @@ def plan(app: str, as_json: bool, **told: Any) -> None:
       rekappa plan take_rate --start 2026-11-01T00:00Z --end 2026-11-02T00:00Z
       rekappa plan take_rate --start 2026-11-01T13:00Z --end 2026-11-01T16:00Z --region us --json
     """
-    from rekappa.config.bind import load_app
-
-    request, loaded = _request(told), _loaded(app, told)
-    bound, home = load_app(loaded), home_of_tables(loaded.config)
-    _check(bound, loaded, home, request)
+    request, loaded, bound, home = _asked(app, told)
     from rekappa.runs.session import backfill_session
 
     spark = backfill_session(loaded, home)
@@ -161,11 +171,8 @@ def backfill(app: str, as_json: bool, dry_run: bool, **told: Any) -> None:
       rekappa backfill sessions --start 2026-11-01 --end 2026-11-02 --warm-up 2h --drain 2h
       rekappa backfill take_rate --start 2026-11-01 --end 2026-11-02 --profile-set master=local[8]
     """
-    from rekappa.config.bind import load_app
-
-    request, loaded = _request(told), _loaded(app, told)
-    bound, home, out = load_app(loaded), home_of_tables(loaded.config), output(as_json)
-    _check(bound, loaded, home, request)
+    request, loaded, bound, home = _asked(app, told)
+    out = output(as_json)
     from rekappa.runs.session import backfill_session
 
     spark = backfill_session(loaded, home)

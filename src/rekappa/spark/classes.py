@@ -20,6 +20,7 @@ from rekappa.jvm.cache import cache_folder
 from rekappa.jvm.compiled import compiled
 from rekappa.jvm.jars import jars
 from rekappa.jvm.java import java
+from rekappa.jvm.pyspark_jars import pyspark_folder, pyspark_jars
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -40,19 +41,18 @@ _APP = {
 
 def archive() -> Path:
     """Where the archive is, or would be."""
-    import pyspark
-
     chosen = java().resolve()
     release = chosen.parent.parent / "release"
     own = [str(jar) for jar in (compiled(), *jars("spark"))]
-    of = [str(chosen), release.read_text() if release.is_file() else "", pyspark.__version__, pyspark.__file__, own]
+    spark = [str(pyspark_folder()), *(one.name for one in pyspark_jars("spark-core_*"))]
+    of = [str(chosen), release.read_text() if release.is_file() else "", spark, own]
     return cache_folder() / "classes" / f"{hashlib.sha256(repr(of).encode()).hexdigest()[:16]}.jsa"
 
 
-def sharing() -> str:
+def sharing() -> list[str]:
     """The JVM's options to start with the archive; none where there is no archive."""
     found = archive()
-    return f'-Xshare:auto "-XX:SharedArchiveFile={found}"' if found.is_file() else ""
+    return ["-Xshare:auto", f"-XX:SharedArchiveFile={found}"] if found.is_file() else []
 
 
 def make() -> bool:

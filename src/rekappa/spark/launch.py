@@ -8,19 +8,18 @@ import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from rekappa.home import Home
 from rekappa.spark.classes import sharing
+from rekappa.spark.direct import CLASS_PATH, JAVA_OPTIONS, Jvm, JvmOrder, direct, environment
 from rekappa.spark.logs import drop_old_logs
 from rekappa.store.host import this_host
 
-JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 _KEEPING = "-XX:ArchiveClassesAtExit"
 """With this the JVM makes an archive of classes, and can't use one."""
-_CLASS_PATH = "SPARK_DIST_CLASSPATH"
-"""Spark's launcher puts it behind Spark's own jars."""
 LOCAL_FILES = {
     "spark.hadoop.fs.file.impl": "rekappa.LocalFiles",
     "spark.hadoop.fs.AbstractFileSystem.file.impl": "rekappa.LocalFiles$Context",
@@ -52,14 +51,90 @@ def _not_by_py4j(record: logging.LogRecord) -> bool:
     return "py4j" not in Path(record.pathname).parts
 
 
-@contextmanager
-def launching(settings: Mapping[str, str], home: Home, class_path: Sequence[Path] = ()) -> Iterator[None]:
-    """Let the JVM that starts inside take these settings from a file that only it and this process can see, and have
-    these jars behind Spark's own on its class path.
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """How a session's JVM is to be started: with which settings, and which jars behind Spark's own on its class path.
+    Jars given as `spark.jars` would be copied, and their classes loaded one by one at every start."""
 
-    PySpark would write the settings on the command line, where every user of the machine can read passwords. Jars given
-    as `spark.jars` would be copied, and their classes loaded one by one at every start.
-    """
+    settings: Mapping[str, str]
+    home: Home
+    class_path: Sequence[Path] = ()
+
+    def direct(self) -> JvmOrder | None:
+        """The order by which we start it ourselves; None where Spark's scripts must."""
+        return direct(self.settings, self._java_options(), spark_log(self.home), self.class_path)
+
+    def for_scripts(self) -> dict[str, str]:
+        """The settings for Spark's scripts, which put the JVM's command line together."""
+        options = [self.settings.get(JAVA_OPTIONS, ""), *(f'"{one}"' for one in self._java_options())]
+        return {**self.settings, JAVA_OPTIONS: " ".join(filter(None, options))}
+
+    def _java_options(self) -> list[str]:
+        log = [f"-Dlog4j2.configurationFile={_LOG_CONFIG.as_uri()}", f"-Drekappa.log={spark_log(self.home)}"]
+        return [*log, *([] if _KEEPING in self.settings.get(JAVA_OPTIONS, "") else sharing())]
+
+
+_begun: list[Jvm] = []
+"""The JVM that was started before its session is asked for, if any."""
+
+
+@contextmanager
+def begun(launch: Launch) -> Iterator[None]:
+    """Let the JVM start while what is inside is done; the session that is opened next with such settings takes it. It
+    is ended if what is inside is refused."""
+    _quiet(launch.home)
+    order = launch.direct()
+    if order is None:
+        yield
+        return
+    _begun.append(Jvm(order))
+    try:
+        yield
+    except BaseException:
+        _end_begun()
+        raise
+
+
+def start_context(launch: Launch, master: str, name: str) -> bool:
+    """Start the JVM and Spark's context in it, as a session would; what the session will need is made ready meanwhile.
+    False where that is left to Spark's scripts: nothing has been started then."""
+    from pyspark import SparkConf, SparkContext
+
+    order = launch.direct()
+    if order is None:
+        return False
+    _quiet(launch.home)
+    # One process speaks to one JVM: after a session was stopped the next one is made in the same.
+    there: Any = SparkContext._gateway
+    gateway = there or _taken(order).gateway()
+    jvm = gateway.jvm
+    ahead = jvm.rekappa.Ahead.begin()
+    own = {"spark.master": master, "spark.app.name": name, "spark.submit.deployMode": "client"}
+    # Where Spark's own code, and Hadoop's, looks for settings that it is not given.
+    properties = jvm.java.lang.System.getProperties()
+    for key in [key for key in properties.stringPropertyNames() if key.startswith("spark.")] if there else ():
+        properties.remove(key)
+    properties.load(jvm.java.io.StringReader(_written({**launch.settings, **own})))
+    SparkContext(conf=SparkConf(_jvm=jvm), gateway=gateway)
+    ahead.join()
+    return True
+
+
+def _taken(order: JvmOrder) -> Jvm:
+    """The JVM that has been begun if it was ordered just so, or else a new one."""
+    if _begun and _begun[-1].order == order:
+        return _begun.pop()
+    _end_begun()
+    return Jvm(order)
+
+
+def _end_begun() -> None:
+    while _begun:
+        _begun.pop().end()
+
+
+def _quiet(home: Home) -> None:
+    """Keep what the JVM and PySpark say off the terminal."""
     home.made().logs.mkdir(exist_ok=True)
     drop_old_logs(home.logs)
     # PySpark repeats each error as a page of JSON on stderr before it raises it.
@@ -68,45 +143,18 @@ def launching(settings: Mapping[str, str], home: Home, class_path: Sequence[Path
     # The bridge to the JVM tells of every lost connection by a traceback; that the JVM is gone is said once, in words.
     logging.getLogger("py4j").propagate = False
     logging.getLogger().addFilter(_not_by_py4j)
-    log_options = f'-Dlog4j2.configurationFile={_LOG_CONFIG.as_uri()} "-Drekappa.log={spark_log(home)}"'
-    options = (
-        settings.get(JAVA_OPTIONS, ""),
-        log_options,
-        "" if _KEEPING in settings.get(JAVA_OPTIONS, "") else sharing(),
-    )
-    given = {**settings, JAVA_OPTIONS: " ".join(one for one in options if one)}
-    text = "".join(f"{_escaped(key)}={_escaped(value)}\n" for key, value in given.items())
-    path = [*map(str, class_path), *filter(None, [os.environ.get(_CLASS_PATH)])]
-    with _passed_on(text) as name, _outputs_into(spark_log(home)):
-        submit = {"PYSPARK_SUBMIT_ARGS": f"--properties-file {name} pyspark-shell"}
-        with _environment(submit | ({_CLASS_PATH: os.pathsep.join(path)} if path else {})):
-            yield
-
-
-def start_context(master: str, name: str) -> None:
-    """Start the JVM and Spark's context in it, as a session would; what the session will need is made ready meanwhile,
-    where our own classes are on the JVM's class path."""
-    from pyspark import SparkConf, SparkContext
-    from pyspark.java_gateway import launch_gateway
-
-    gateway: Any = launch_gateway()  # type: ignore[no-untyped-call]
-    ahead = gateway.jvm.rekappa.Ahead.begin()
-    SparkContext(conf=SparkConf().setMaster(master).setAppName(name), gateway=gateway)
-    ahead.join()
 
 
 @contextmanager
-def _environment(values: Mapping[str, str]) -> Iterator[None]:
-    """Set these variables inside the `with`."""
-    before = {name: os.environ.get(name) for name in values}
-    os.environ.update(values)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            os.environ.pop(name)
-            if value is not None:
-                os.environ[name] = value
+def launching(launch: Launch) -> Iterator[None]:
+    """Let the JVM that Spark's scripts start inside take these settings from a file that only it and this process can
+    see: PySpark would write them on the command line, where every user of the machine can read passwords."""
+    _quiet(launch.home)
+    path = [*map(str, launch.class_path), *filter(None, [os.environ.get(CLASS_PATH)])]
+    with _passed_on(_written(launch.for_scripts())) as name, _outputs_into(spark_log(launch.home)):
+        submit = {"PYSPARK_SUBMIT_ARGS": f"--properties-file {name} pyspark-shell"}
+        with environment(submit | ({CLASS_PATH: os.pathsep.join(path)} if path else {})):
+            yield
 
 
 @contextmanager
@@ -128,6 +176,10 @@ def _passed_on(text: str) -> Iterator[str]:
         kept.write(text)
         kept.flush()
         yield kept.name
+
+
+def _written(settings: Mapping[str, str]) -> str:
+    return "".join(f"{_escaped(key)}={_escaped(value)}\n" for key, value in settings.items())
 
 
 def _escaped(text: str) -> str:

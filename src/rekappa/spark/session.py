@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from rekappa.config.fields import Option
@@ -12,7 +14,7 @@ from rekappa.jvm.compiled import compiled
 from rekappa.jvm.java import use_java
 from rekappa.masking import NAMES
 from rekappa.spark.failures import told
-from rekappa.spark.launch import LOCAL_FILES, launching, local_defaults, spark_log, start_context
+from rekappa.spark.launch import LOCAL_FILES, Launch, begun, launching, local_defaults, spark_log, start_context
 from rekappa.spark.private import log_lost_connection
 from rekappa.spark.releases import check_versions
 from rekappa.spark.sharing import require_shared
@@ -88,12 +90,8 @@ def redaction(settings: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def open_session(config: AppConfig, profile: str, home: Home, **overrides: str) -> SparkSession:
-    """Start (or reuse) Spark under one profile of the app."""
-    use_java()
-    from pyspark import SparkContext
-    from pyspark.sql import SparkSession
-
+def _launch(config: AppConfig, profile: str, home: Home, overrides: Mapping[str, str]) -> Launch:
+    """What Spark is started with under one profile of the app."""
     chosen = getattr(config.profiles, profile)
     settings = dict(DEFAULTS)
     if is_local(chosen.master):
@@ -106,23 +104,52 @@ def open_session(config: AppConfig, profile: str, home: Home, **overrides: str) 
     settings |= overrides
     settings |= redaction(settings)
     settings |= python_settings(chosen, settings.get("spark.archives", ""))
-    builder = SparkSession.builder.appName(f"rekappa {config.app} {profile}").master(chosen.master)
+    return Launch(settings, home)
+
+
+def _with_jars(launch: Launch, config: AppConfig, master: str) -> Launch:
+    """The same with our jars: on the class path of this machine's JVM, or sent to the executors of a cluster."""
+    path = [compiled(), *extra_jars(config, launch.home)]
+    if is_local(master):
+        return replace(launch, settings={**LOCAL_FILES, **launch.settings}, class_path=path)
+    return replace(launch, settings={**launch.settings, **jar_settings(path, launch.settings.get("spark.jars", ""))})
+
+
+@contextmanager
+def session_begun(config: AppConfig, profile: str, home: Home, **overrides: str) -> Iterator[None]:
+    """Let Spark's process start while what is inside is done: `open_session` with the same then finds it there. It is
+    ended if what is inside is refused."""
+    master = getattr(config.profiles, profile).master
+    if not is_local(master):
+        yield
+        return
+    use_java()
+    with begun(_with_jars(_launch(config, profile, home, overrides), config, master)):
+        yield
+
+
+def open_session(config: AppConfig, profile: str, home: Home, **overrides: str) -> SparkSession:
+    """Start (or reuse) Spark under one profile of the app."""
+    use_java()
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+    master, name = getattr(config.profiles, profile).master, f"rekappa {config.app} {profile}"
+    launch = _launch(config, profile, home, overrides)
+    builder = SparkSession.builder.appName(name).master(master)
     if SparkContext._active_spark_context is not None:
-        for key, value in settings.items():
+        for key, value in launch.settings.items():
             builder = builder.config(key, value)
         return builder.getOrCreate()
-    path = [compiled(), *extra_jars(config, home)]
-    if is_local(chosen.master):
-        settings = {**LOCAL_FILES, **settings}
-    else:
-        settings, path = settings | jar_settings(path, settings.get("spark.jars", "")), []
-    with told("start Spark", f"Its log is {spark_log(home)}."), launching(settings, home, path):
-        if is_local(chosen.master):
-            start_context(chosen.master, f"rekappa {config.app} {profile}")
+    launch = _with_jars(launch, config, master)
+    with told("start Spark", f"Its log is {spark_log(home)}."):
+        if not (is_local(master) and start_context(launch, master, name)):
+            with launching(launch):
+                builder.getOrCreate()
         session = builder.getOrCreate()
     check_versions(session)
     log_lost_connection(session, spark_log(home))
-    if not is_local(chosen.master):
+    if not is_local(master):
         ship_package(session, home)
         require_shared(session, config, home)
     return session
