@@ -28,8 +28,8 @@ for name in ("REKAPPA_STORE", "REKAPPA_STORAGE"):
     os.environ.pop(name, None)
 
 # Tests ask many short questions: every JVM is done sooner without the optimising compiler (a command takes 22 s of
-# processor time instead of 38, a file of tests 40 instead of 70). Without it Java keeps 48 MB for compiled code, which a
-# session of Spark fills in some minutes: throwing code out and compiling it anew then took a third of its time.
+# processor time instead of 38, a file of tests 40 instead of 70). Java then keeps 48 MB for compiled code, which a
+# session of Spark fills in some minutes: to throw code out and compile it anew took a third of its time.
 os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=512m")
 
 # The servers that sinks write to, and run stores: fixtures of several test modules.

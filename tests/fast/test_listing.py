@@ -63,13 +63,19 @@ def paths(entries: Any) -> list[str]:
     return sorted(entry.path if isinstance(entry, FileEntry) else entry.file.file_path for entry in entries)
 
 
-@pytest.mark.parametrize("few", [1_000, 0])
-def test_the_same_files_as_pyiceberg(table: Table, few: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(listing, "FEW", few)  # with 0, in other processes
+@pytest.mark.parametrize(
+    ("few", "hours"),
+    [(1_000, [(0, 6), (1, 2), (3, 5), (7, 9)]), (0, [(1, 3)])],
+    ids=["in this process", "in others"],
+)
+def test_the_same_files_as_pyiceberg(
+    table: Table, few: int, hours: list[tuple[int, int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listing, "FEW", few)
     assert paths(all_files(table)) == paths(table.scan().plan_files())
     name = "event_ts"
     column = table.schema().find_field(name).field_id
-    for first, last in ((0, 6), (1, 2), (3, 5), (7, 9)):
+    for first, last in hours:
         low, high = START + first * HOUR, START + last * HOUR
         wanted: Any = And(GreaterThanOrEqual(name, low.isoformat()), LessThan(name, high.isoformat()))  # type: ignore[call-arg, arg-type]
         found = list(listed_files(table, wanted, (AskedColumn(column),), Between(0, micros(low), micros(high) - 1)))
