@@ -92,6 +92,10 @@ SECTIONS = {
             Figure("the same slices of files that end where slices do: cut to not cut", "cut_to_uncut"),
             Figure("time to Spark's own file stream in as many micro-batches", "cut_to_own_stream"),
             Figure("that stream's time to Spark's Parquet reader", "own_stream_to_parquet"),
+            Figure(
+                "of a topic with four times the traffic: to Spark's Parquet reader, files that are cut",
+                "busy_to_parquet",
+            ),
             Figure("rows per second, whole files", "rows_per_second"),
             Figure("seconds", "seconds"),
         ),

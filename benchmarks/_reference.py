@@ -9,6 +9,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rekappa.archive.tables import ROW_GROUP_BYTES
 from rekappa.config.load import Loaded, load
 from rekappa.home import Home
 from rekappa.record import METADATA_TYPE
@@ -58,10 +59,12 @@ def make_archive(spark: SparkSession) -> None:
 
 
 def create_archive(spark: SparkSession, name: str, columns: str) -> None:
+    """A table as the router makes them."""
     spark.sql(
         f"CREATE TABLE lake.events.{name} ({columns}, __metadata__ {METADATA_TYPE}) USING iceberg "
         "PARTITIONED BY (hours(__metadata__.kafka_ingestion_ts), __metadata__.region) "
-        "TBLPROPERTIES ('format-version'='2', 'write.parquet.compression-codec'='zstd')"
+        "TBLPROPERTIES ('format-version'='2', 'write.parquet.compression-codec'='zstd', "
+        f"'write.parquet.row-group-size-bytes'='{ROW_GROUP_BYTES}')"
     )
 
 

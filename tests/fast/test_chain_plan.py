@@ -15,7 +15,7 @@ from rekappa.checkpoints.restarts import Restart
 from rekappa.errors import RunError
 from rekappa.plan.offsets import Position
 from rekappa.recovery.choose import choose_before
-from rekappa.recovery.graph import ChainedQuery, Flow, downstream, drawn
+from rekappa.recovery.graph import ChainedQuery, FirstAbandoned, Flow, downstream, drawn
 from rekappa.recovery.journal import RepeatableStep, carry_out
 from rekappa.storage.location import Location
 
@@ -83,11 +83,18 @@ def test_the_point_is_the_last_that_read_nothing_abandoned(
     restorable = [one for one in known if one.point.restorable]
     if not restorable:
         return
-    limits = {place: data.draw(st.integers(0, 30)) for place in data.draw(st.sets(st.sampled_from(places)))}
+    moments = st.none() | st.integers(-1, 12).map(lambda number: START + timedelta(minutes=number))
+    limits = {
+        place: FirstAbandoned(data.draw(st.integers(0, 30)), data.draw(moments))
+        for place in data.draw(st.sets(st.sampled_from(places)))
+    }
+
+    def fits(one: Restart, place: Position, first: FirstAbandoned) -> bool:
+        read = ends[one.point.batch][place]
+        return read == 0 or (read <= first.offset and (first.since is None or one.point.committed <= first.since))
+
     found = choose_before(known, restorable[-1], limits, lambda one: ends[one.point.batch])
-    fitting = [
-        one.point.batch for one in restorable if all(ends[one.point.batch][place] <= limits[place] for place in limits)
-    ]
+    fitting = [one.point.batch for one in restorable if all(fits(one, place, limits[place]) for place in limits)]
     assert (found.point.batch if found else None) == (max(fitting) if fitting else None)
 
 

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rekappa.checkpoints.files import listed
-from rekappa.checkpoints.restarts import FORK, abandoned_by, line_of, restarts
+from rekappa.checkpoints.restarts import CARRIES_ON, FORK, abandoned_by, line_of, output_of, restarts
 from rekappa.checkpoints.savepoints import (
     DENSE,
     KEPT,
@@ -24,6 +24,7 @@ from rekappa.checkpoints.savepoints import (
     keep_points,
     name_for,
     outlived,
+    passed_over,
     savepoint,
     savepoints,
     take,
@@ -43,7 +44,7 @@ def write(folder: Location, batches: range, sst: bool = False) -> None:
             f"commits/{batch}",
             f"state/0/0/{batch + 1}.{'changelog' if sst else 'delta'}",
         ):
-            (folder / name).write(f"v1\n{name}")
+            (folder / name).write(f'v1\n{{"batchTimestampMs":{batch}}}\n{name}')
     if sst:
         (folder / "state/0/0/SSTs/one.sst").write("sst")
         with zipfile.ZipFile((folder / "state/0/0/1.zip").path, "w") as packed:
@@ -148,6 +149,45 @@ def test_a_newer_savepoint_is_refused_with_both_versions(tmp_path: Path) -> None
     file.write(json.dumps({**json.loads(file.read_text()), "version": 7}))
     with pytest.raises(RunError, match="version 7, this rekappa knows 1"):
         savepoints(home, "app")
+
+
+@pytest.mark.parametrize("text", ["", '{"version": 1, "na', "[]", '{"version": 1}'])
+def test_a_damaged_savepoint_is_listed_can_be_dropped_and_stops_nothing(tmp_path: Path, text: str) -> None:
+    home = Home(tmp_path)
+    write(home.checkpoint("app", "live_1") / "plays", range(2))
+    for name in ("one", "two"):
+        take(home, "app", "live_1", ["plays"], name)
+    (home.savepoints("app") / "one" / "savepoint.json").write(text)
+    line = line_of("live_1", "plays", lambda run: {})
+    assert {one.name: one.damaged for one in savepoints(home, "app")} == {"one": True, "two": False}
+    found = restarts(home, "app", "plays", line, savepoints(home, "app"))
+    assert {one.savepoint for one in found} == {None, "two"}
+    drop(home, savepoint(home, "app", "one"))
+    assert [one.name for one in savepoints(home, "app")] == ["two"]
+
+
+def test_a_batch_whose_log_is_damaged_is_passed_over(tmp_path: Path) -> None:
+    home = Home(tmp_path)
+    folder = home.checkpoint("app", "live_1") / "plays"
+    write(folder, range(3))
+    (folder / "offsets/2").write('v1\n{"batchTimest')
+    made = take(home, "app", "live_1", ["plays"], "one")
+    assert made.batches == {"plays": 1}
+    (lacks,) = passed_over(home, "app", "live_1", made.batches).values()
+    assert (lacks.batch, lacks.lacking) == (2, ("offsets/2 (unreadable)",))
+
+
+def test_the_output_of_a_bootstrapped_run_begins_with_that_of_the_run_that_it_carries_on() -> None:
+    specs: dict[str, dict[str, object]] = {
+        "first": {},
+        "second": {FORK: {"q": {"run": "first", "batch": 4}}},
+        "booted": {CARRIES_ON: {"q": "second"}},
+        "third": {FORK: {"q": {"run": "booted", "batch": 7}}},
+    }
+    told = [(leg.run, leg.after, leg.until) for leg in output_of("third", "q", lambda run: specs[run])]
+    assert told == [("third", 7, None), ("booted", -1, 7), ("second", 4, None), ("first", -1, 4)]
+    assert [leg.run for leg in line_of("third", "q", lambda run: specs[run])] == ["third", "booted"]
+    assert [leg.run for leg in output_of("booted", "another", lambda run: specs[run])] == ["booted"]
 
 
 @given(st.lists(st.integers(0, 12), min_size=1, max_size=6))

@@ -329,6 +329,25 @@ class Traffic:
             self.sent += 6
 
 
+def test_no_state_takes_out_what_a_bootstrapped_run_carries_on(
+    spark: SparkSession, tmp_path: Path, home: Home, broker: str
+) -> None:
+    app = Booted(spark, tmp_path, home, broker, hours=1)
+    app.send(range(60))
+    app.project.live()
+    app.archive()
+    app.send(range(60, 90))
+    folder = str(app.project.folder)
+    app.bootstrap(app.start - timedelta(minutes=1))
+    assert app.seen() == app.once(range(90))
+    app.call("rewind", folder, "--no-state", "--yes")
+    assert app.seen() == Counter()
+    app.project.live()
+    assert app.seen() == app.once(range(90))
+    app.call("rewind", folder, "--undo", "--yes")
+    assert app.seen() == app.once(range(90))
+
+
 @pytest.mark.timeout(900 + 90 * KILLS)
 def test_killed_anywhere_every_offset_reaches_the_job_once(
     spark: SparkSession, tmp_path: Path, home: Home, broker: str

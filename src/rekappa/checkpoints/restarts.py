@@ -16,6 +16,8 @@ from rekappa.checkpoints.savepoints import Savepoint
 from rekappa.home import Home
 from rekappa.storage.location import Location
 
+CARRIES_ON = "after"
+"""In the spec of a bootstrapped run: {query: the run whose output it carries on}."""
 FORK = "forked_from"
 """In the spec of a rewound run: {query: {"run": ID, "batch": the last one that counts}}, for each query with state."""
 
@@ -44,7 +46,7 @@ class Restart:
 
 
 def line_of(run: str, query: str, spec_of: Callable[[str], Mapping[str, Any]]) -> tuple[Leg, ...]:
-    """The legs that a query's output and state are made of, newest first."""
+    """The legs that a query's state is made of, newest first, and its output since that began."""
     legs: list[Leg] = []
     until: int | None = None
     here: str | None = run
@@ -56,6 +58,13 @@ def line_of(run: str, query: str, spec_of: Callable[[str], Mapping[str, Any]]) -
             until = after
         here = None if fork is None else fork["run"]
     return tuple(legs)
+
+
+def output_of(run: str, query: str, spec_of: Callable[[str], Mapping[str, Any]]) -> tuple[Leg, ...]:
+    """The legs that a query's output is made of, newest first."""
+    legs = line_of(run, query, spec_of)
+    before = spec_of(legs[-1].run).get(CARRIES_ON, {}).get(query)
+    return legs if before is None else (*legs, *output_of(before, query, spec_of))
 
 
 def abandoned_by(line: Iterable[Leg], run: str, batch: int) -> tuple[Leg, ...]:

@@ -13,19 +13,19 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
 from rekappa.checkpoints.files import appearing, listed, named_in, take_over
 from rekappa.checkpoints.points import (
     CheckpointFile,
     RestartPoint,
-    last_restorable,
     needed_files,
     restart_points,
 )
 from rekappa.errors import RunError
 from rekappa.home import Home
+from rekappa.spark.offsetlog import logged_batch
 from rekappa.storage.location import Location
 
 VERSION = 1
@@ -40,7 +40,8 @@ _AUTOMATIC, _MOMENT = "auto-", "%Y%m%dT%H%M%SZ"
 
 @dataclass(frozen=True, slots=True)
 class Savepoint:
-    """`batches` says which micro-batch of each query it holds, `committed` when each was."""
+    """`batches` says which micro-batch of each query it holds, `committed` when each was. One whose `savepoint.json` is
+    damaged holds none that anybody knows."""
 
     name: str
     app: str
@@ -48,6 +49,7 @@ class Savepoint:
     taken: datetime
     batches: Mapping[str, int]
     committed: Mapping[str, datetime]
+    damaged: bool = False
 
     @property
     def automatic(self) -> bool:
@@ -97,8 +99,9 @@ def passed_over(home: Home, app: str, run: str, batches: Mapping[str, int]) -> d
     """The queries whose next batch after these was committed, and can't be restored."""
     found: dict[str, RestartPoint] = {}
     for query, batch in batches.items():
-        points = restart_points(listed(home.checkpoint(app, run) / query))
-        found.update((query, one) for one in points if one.batch == batch + 1 and one.lacking)
+        folder = home.checkpoint(app, run) / query
+        points = (one for one in restart_points(listed(folder)) if one.batch == batch + 1)
+        found.update((query, read) for one in points if not (read := _as_read(folder, one)).restorable)
     return found
 
 
@@ -117,10 +120,18 @@ def _keep_newest(source: Location, into: Location) -> RestartPoint:
 
 
 def _newest(source: Location, files: Mapping[str, CheckpointFile]) -> RestartPoint:
-    point = last_restorable(restart_points(files))
+    whole = (one for one in reversed(restart_points(files)) if one.restorable)
+    point = next((one for one in whole if _as_read(source, one).restorable), None)
     if point is None:
         raise _none(source)
     return point
+
+
+def _as_read(folder: Location, point: RestartPoint) -> RestartPoint:
+    """The point, which lacks its log if that is there and damaged."""
+    if point.lacking or logged_batch(folder, point.batch) is not None:
+        return point
+    return replace(point, lacking=(f"offsets/{point.batch} (unreadable)",))
 
 
 def _none(source: Location) -> RunError:
@@ -133,7 +144,7 @@ def _none(source: Location) -> RunError:
 def savepoints(home: Home, app: str) -> tuple[Savepoint, ...]:
     """The app's savepoints, oldest first."""
     folder = home.savepoints(app)
-    found = [_read(file) for name in folder.names() if (file := folder / name / _FILE).exists()]
+    found = [_read(app, folder / name) for name in folder.names() if (folder / name / _FILE).exists()]
     return tuple(sorted(found, key=lambda one: (one.taken, one.name)))
 
 
@@ -220,10 +231,14 @@ def _holds_newest(home: Home, known: Iterable[Savepoint], app: str, run: str, qu
     return dict(own[-1].batches) == newest
 
 
-def _read(path: Location) -> Savepoint:
-    told = json.loads(path.read_text())
-    if told["version"] > VERSION:
-        raise RunError(f"Cannot read {path}: it is of version {told['version']}, this rekappa knows {VERSION}")
-    committed = {query: datetime.fromisoformat(at) for query, at in told["committed"].items()}
-    taken = datetime.fromisoformat(told["taken"])
-    return Savepoint(told["name"], told["app"], told["run"], taken, dict(told["batches"]), committed)
+def _read(app: str, folder: Location) -> Savepoint:
+    path = folder / _FILE
+    try:
+        told = json.loads(path.read_text())
+        if told["version"] > VERSION:
+            raise RunError(f"Cannot read {path}: it is of version {told['version']}, this rekappa knows {VERSION}")
+        committed = {query: datetime.fromisoformat(at) for query, at in told["committed"].items()}
+        taken = datetime.fromisoformat(told["taken"])
+        return Savepoint(told["name"], told["app"], told["run"], taken, dict(told["batches"]), committed)
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return Savepoint(folder.name, app, "", path.modified(), {}, {}, damaged=True)

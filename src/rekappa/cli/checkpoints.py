@@ -153,6 +153,10 @@ def list_(app: str, as_json: bool) -> None:
 
     found = savepoints(Home.locate(), load(app).config.app)
     rows = [(one.name, one.run, one.taken, one.automatic, dict(one.batches)) for one in found]
+    for one in found:
+        if one.damaged:
+            hint = f"nothing can go back to it; `rekappa savepoint drop {one.app} {one.name}` removes it"
+            click.echo(f"savepoint {one.name}: its savepoint.json is damaged: {hint}", err=True)
     output(as_json).table("Savepoints", ["name", "run", "taken", "automatic", "batches"], rows)
 
 

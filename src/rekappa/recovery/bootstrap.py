@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from rekappa.app import App
+from rekappa.checkpoints.restarts import CARRIES_ON
 from rekappa.config.bind import Query, live_queries
 from rekappa.config.load import Loaded
 from rekappa.errors import RunError
@@ -80,7 +81,7 @@ def bootstrap(loaded: Loaded, app: App, home: Home, request: BootstrapRequest, *
         plan = plan_bootstrap(live_session(loaded, home), loaded, app, home, request)
         run = new_live_run(
             loaded, live_queries(loaded, app), topics_of(loaded, home),
-            since=format_instant(request.since), after=dict(plan.after),
+            since=format_instant(request.since), **{CARRIES_ON: dict(plan.after)},
         )  # fmt: skip
         # First what it is to do: a run that is recorded never lacks its history.
         plan.history.save(home.checkpoint(run.app, run.id))

@@ -13,7 +13,7 @@ from rekappa.config.bind import Query
 from rekappa.config.load import FILE, load
 from rekappa.config.model import IcebergCandidate, KafkaCandidate, KafkaSink
 from rekappa.errors import RekappaError, RunError
-from rekappa.recovery.consumers import TopicOf, address_of, reads
+from rekappa.recovery.consumers import TopicOf, reads
 from rekappa.recovery.graph import ChainedQuery, Flow, downstream
 from rekappa.recovery.live_app import LiveApp
 from rekappa.store.host import this_host
@@ -38,11 +38,11 @@ def chain_of(head: LiveApp) -> Chain:
     waiting = [head]
     while waiting:
         here = waiting.pop()
-        for topic in dict.fromkeys(topic for query in here.queries for topic in _written(here, query)):
+        for topic in (topic for query in here.queries for topic in _written(here, query)):
             for name in [name for name, run in others.items() if name not in apps and _touches(head, run, topic)]:
                 if not _is_here(others[name]):
                     raise RunError(
-                        f"Cannot rewind {head.name!r}: app {name!r} reads its topic {topic[1]!r}, and its folder "
+                        f"Cannot rewind {head.name!r}: app {name!r} reads its topic {topic.topic!r}, and its folder "
                         f"{others[name].folder} is not on this machine",
                         hint="Rewind them where the folders of all of them are.",
                     )
@@ -85,17 +85,31 @@ def _touches(head: LiveApp, run: Run, topic: TopicOf) -> bool:
         loaded = load(folder_of(head.home, run), overrides=run.spec.get("overrides", ()))
     except RekappaError as error:
         raise RunError(
-            f"Cannot tell whether app {run.app!r} reads topic {topic[1]!r}: {error.message}",
+            f"Cannot tell whether app {run.app!r} reads topic {topic.topic!r}: {error.message}",
             hint=f"{error.hint or 'Mend its configuration.'} If nobody runs it any more, remove its folder.",
         ) from None
-    return any(topic in set(reads(loaded.config, head.home, name)) for name in loaded.config.sources)
+    return any(
+        _is_same(topic, read) for name in loaded.config.sources for read in reads(loaded.config, head.home, name)
+    )
+
+
+def _is_same(written: TopicOf, read: TopicOf) -> bool:
+    same = written.is_same(read)
+    if same is None:
+        raise RunError(
+            f"Cannot tell whether app {read.config.app!r} reads topic {written.topic!r} of {written.address}: it reads "
+            f"one of that name at {read.address}, and one of the two does not answer",
+            hint=f"Mend the address of cluster {read.cluster!r} of {read.config.app}. If nobody runs it any more, "
+            "remove its folder.",
+        )
+    return same
 
 
 def _written(one: LiveApp, query: Query) -> Iterator[TopicOf]:
     config = one.loaded.config
     sink = config.sinks[query.sink]
     if isinstance(sink, KafkaSink):
-        yield address_of(config, sink.cluster, one.home), sink.topic
+        yield TopicOf(sink.topic, sink.cluster, config, one.home)
 
 
 def _flows(apps: Mapping[str, LiveApp]) -> Iterator[Flow]:
@@ -110,18 +124,18 @@ def _read_by(writer: ChainedQuery, place: TopicOf, other: LiveApp) -> Iterator[F
     config = other.loaded.config
     for query in other.queries:
         for name in other.app.jobs[query.job].sources:
-            if place not in set(reads(config, other.home, name)):
+            if not any(_is_same(place, read) for read in reads(config, other.home, name)):
                 continue
             source = config.sources[name]
             chosen = source.candidates[source.selected]
             if isinstance(chosen, IcebergCandidate):
                 raise RunError(
-                    f"Cannot rewind {writer.app!r}: app {other.name!r} follows the archive of its topic {place[1]!r}, "
-                    "and nobody can tell which of its batches read what no longer counts",
+                    f"Cannot rewind {writer.app!r}: app {other.name!r} follows the archive of its topic "
+                    f"{place.topic!r}, and nobody can tell which of its batches read what no longer counts",
                     hint=f"Let {other.name} read Kafka (sources.{name}.selected), or rewind it with --no-state after.",
                 )
             assert isinstance(chosen, KafkaCandidate), "Kafka and archives alone are read live"
             for cluster in chosen.cluster:
-                if (address_of(config, cluster, other.home), config.cluster(cluster).topic(chosen.topic)) == place:
+                if _is_same(place, TopicOf(config.cluster(cluster).topic(chosen.topic), cluster, config, other.home)):
                     region = config.cluster(cluster).region
-                    yield Flow(writer, place[1], ChainedQuery(other.name, query.name), name, region)
+                    yield Flow(writer, place.topic, ChainedQuery(other.name, query.name), name, region)

@@ -13,7 +13,7 @@ from rekappa.checkpoints.points import nearest
 from rekappa.checkpoints.restarts import Restart
 from rekappa.errors import RunError
 from rekappa.plan.offsets import Position
-from rekappa.recovery.graph import before
+from rekappa.recovery.graph import Limits, before
 from rekappa.timeline import format_instant, parse_instant
 
 
@@ -82,17 +82,17 @@ def choose(query: str, known: Sequence[Restart], wanted: ToTime | ToBatch | ToSa
 def choose_before(
     known: Sequence[Restart],
     newest: Restart,
-    limits: Mapping[Position, int],
+    limits: Limits,
     ends: Callable[[Restart], Mapping[Position, int]],
 ) -> Restart | None:
-    """The last point up to `newest` that has read nothing from these offsets on; None if only the beginning has not.
+    """The last point up to `newest` that has read nothing that is abandoned; None if only the beginning has not.
 
     `ends` says how far a point has read.
     """
     earlier = [one for one in known if one.point.restorable and one.point.batch <= newest.point.batch]
     # Later batches have read at least as much: the first that fits, from the newest on, is the last.
     for one in (newest, *sorted(earlier, key=lambda one: (-one.point.batch, one.savepoint is not None))):
-        if before(limits, ends(one)):
+        if before(limits, ends(one), one.point.committed):
             return one
     return None
 

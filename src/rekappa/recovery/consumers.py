@@ -3,16 +3,51 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import cached_property
 
 from rekappa.config.load import Loaded, load
 from rekappa.config.model import AppConfig, IcebergCandidate, KafkaCandidate, KafkaSink
 from rekappa.errors import RekappaError
 from rekappa.home import Home
-from rekappa.sources.kafka import bootstrap
+from rekappa.sources.kafka import bootstrap, client_options
+from rekappa.sources.topics import topic_id
 from rekappa.store.runs import RunStore
 
-TopicOf = tuple[str, str]
-"""A cluster's address, and a topic on it."""
+
+@dataclass(frozen=True, eq=False)
+class TopicOf:
+    """A topic of a cluster, as an app's configuration names it."""
+
+    topic: str
+    cluster: str
+    config: AppConfig = field(repr=False)
+    home: Home = field(repr=False)
+
+    def is_same(self, other: TopicOf) -> bool | None:
+        """Whether both are one topic, be it by other addresses of its cluster: Kafka says what it knows it by. None if
+        nobody can tell, as one of the clusters does not answer."""
+        if self.topic != other.topic or self.address == other.address:
+            return self.topic == other.topic
+        ids = (self._id, other._id)
+        if "" in ids:
+            return False
+        return None if None in ids else ids[0] == ids[1]
+
+    @cached_property
+    def address(self) -> str:
+        """Where the cluster is. The local one that is down is still the same one."""
+        try:
+            return bootstrap(self.config, self.cluster, self.home)
+        except RekappaError:
+            return self.config.cluster(self.cluster).bootstrap
+
+    @cached_property
+    def _id(self) -> str | None:
+        try:
+            return topic_id(client_options(self.config, self.cluster, self.home), self.topic)
+        except RekappaError:
+            return None
 
 
 def known_apps(store: RunStore) -> list[Loaded]:
@@ -28,16 +63,20 @@ def known_apps(store: RunStore) -> list[Loaded]:
 
 
 def consumers(loaded: Loaded, home: Home, sink: str, apps: Iterable[Loaded]) -> tuple[str, ...]:
-    """The names of the other apps that read the sink's topic; none for a sink that is no topic."""
+    """The names of the other apps that read the sink's topic, or may; none for a sink that is no topic."""
     written = loaded.config.sinks[sink]
     if not isinstance(written, KafkaSink):
         return ()
-    topic = (address_of(loaded.config, written.cluster, home), written.topic)
+    topic = TopicOf(written.topic, written.cluster, loaded.config, home)
     return tuple(
         other.config.app
         for other in apps
         if other.config.app != loaded.config.app
-        and any(topic in set(reads(other.config, home, name)) for name in other.config.sources)
+        and any(
+            topic.is_same(read) is not False
+            for name in other.config.sources
+            for read in reads(other.config, home, name)
+        )
     )
 
 
@@ -49,12 +88,4 @@ def reads(config: AppConfig, home: Home, source: str) -> Iterable[TopicOf]:
     for candidate in known.candidates.values() if follows else (chosen,):
         if isinstance(candidate, KafkaCandidate):
             for name in candidate.cluster:
-                yield address_of(config, name, home), config.cluster(name).topic(candidate.topic)
-
-
-def address_of(config: AppConfig, name: str, home: Home) -> str:
-    """Where a cluster is. The local one that is down is still the same one."""
-    try:
-        return bootstrap(config, name, home)
-    except RekappaError:
-        return config.cluster(name).bootstrap
+                yield TopicOf(config.cluster(name).topic(candidate.topic), name, config, home)

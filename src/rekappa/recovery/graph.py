@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
 from rekappa.errors import RunError
 from rekappa.plan.offsets import Position
+from rekappa.timeline import format_instant
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -65,9 +67,37 @@ def downstream(flows: Iterable[Flow], roots: Sequence[ChainedQuery]) -> tuple[Ch
     return tuple(reversed(done))
 
 
-def before(limits: Mapping[Position, int], ends: Mapping[Position, int]) -> bool:
-    """Whether a point that has read up to these ends has read nothing from these limits on."""
-    return all(ends.get(at, 0) <= first for at, first in limits.items())
+@dataclass(frozen=True, slots=True)
+class FirstAbandoned:
+    """From where on a partition's messages may be abandoned: `offset` is the first that is.
+
+    `since` is said where Kafka no longer has the first of them: none was sent before then.
+    """
+
+    offset: int
+    since: datetime | None = None
+
+    def joined(self, other: FirstAbandoned) -> FirstAbandoned:
+        """Both: what two writers have sent."""
+        known = [one.since for one in (self, other) if one.since is not None]
+        return FirstAbandoned(min(self.offset, other.offset), min(known, default=None))
+
+    def __str__(self) -> str:
+        if self.since is None:
+            return f"offset {self.offset}"
+        return f"{format_instant(self.since)}, as Kafka has dropped messages before offset {self.offset},"
+
+
+Limits = Mapping[Position, FirstAbandoned]
+"""What a query must not have read, by partition."""
+
+
+def before(limits: Limits, ends: Mapping[Position, int], committed: datetime) -> bool:
+    """Whether a point that has read up to these ends, and was committed then, has read nothing that is abandoned."""
+    return all(
+        ends.get(at, 0) <= first.offset and (first.since is None or committed <= first.since or not ends.get(at, 0))
+        for at, first in limits.items()
+    )
 
 
 def drawn(flows: Collection[Flow], order: Sequence[ChainedQuery], told: Callable[[ChainedQuery], str]) -> Iterator[str]:

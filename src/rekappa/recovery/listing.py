@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from rekappa.checkpoints.restarts import Leg, Restart, line_of, restarts
+from rekappa.checkpoints.restarts import Leg, Restart, line_of, output_of, restarts
 from rekappa.checkpoints.savepoints import savepoints
-from rekappa.errors import RunError
 from rekappa.home import Home
-from rekappa.spark.offsetlog import LoggedBatch, read_batch
+from rekappa.spark.offsetlog import LoggedBatch, logged_batch
 from rekappa.store.record import Run
 from rekappa.store.runs import RunStore
 
@@ -38,12 +37,18 @@ def queries_of(store: RunStore, run: Run) -> tuple[str, ...]:
 
 
 def line(store: RunStore, run: Run, query: str) -> tuple[Leg, ...]:
-    """The parts of runs that a query's output and state are made of, newest first."""
+    """The parts of runs that a query's state is made of, newest first."""
+    return line_of(run.id, query, _spec_of(store, run))
 
-    def spec_of(name: str) -> Mapping[str, Any]:
-        return run.spec if name == run.id else store.run(name).spec
 
-    return line_of(run.id, query, spec_of)
+def output_line(store: RunStore, run: Run, query: str) -> tuple[Leg, ...]:
+    """The parts of runs that a query's output is made of, newest first: also of the run that a bootstrapped one carries
+    on, whose state it has not."""
+    return output_of(run.id, query, _spec_of(store, run))
+
+
+def _spec_of(store: RunStore, run: Run) -> Callable[[str], Mapping[str, Any]]:
+    return lambda name: run.spec if name == run.id else store.run(name).spec
 
 
 def query_restarts(home: Home, store: RunStore, run: Run, *, verify: bool = False) -> dict[str, tuple[Restart, ...]]:
@@ -93,6 +98,6 @@ def _known(one: Restart) -> KnownPoint:
 
 def _logged(one: Restart) -> LoggedBatch | None:
     try:
-        return read_batch(one.folder, one.point.batch)
-    except (OSError, ValueError, RunError):
+        return logged_batch(one.folder, one.point.batch)
+    except FileNotFoundError:
         return None

@@ -22,8 +22,8 @@ from rekappa.plan.offsets import Position
 from rekappa.planning.catch_up import kept_by_kafka
 from rekappa.recovery.chain import Chain, chain_of
 from rekappa.recovery.choose import NoState, ToNewest, Wanted, choose, choose_before
-from rekappa.recovery.graph import ChainedQuery
-from rekappa.recovery.listing import line, query_restarts
+from rekappa.recovery.graph import ChainedQuery, FirstAbandoned, Limits
+from rekappa.recovery.listing import line, output_line, query_restarts
 from rekappa.recovery.live_app import LiveApp
 from rekappa.recovery.plan import QueryRewind, RewindPlan
 from rekappa.recovery.points import has_written
@@ -44,9 +44,6 @@ from rekappa.store.runs import RunStore
 
 SLACK = timedelta(seconds=5)
 """A commit to a sink is stamped by a clock that may be this far from that of the file system."""
-
-Limits = dict[Position, int]
-"""The first offset of each partition that a query must not have read."""
 
 
 @dataclass
@@ -116,14 +113,14 @@ def plan_rewind(live: LiveApp, wanted: Wanted, *, cascade: bool = False) -> Rewi
 
 def _choose_all(chain: Chain, found: Mapping[str, _AppPlanning], head: str, wanted: Wanted) -> None:
     """A point for every query, from the top of the chain down."""
-    limits: dict[ChainedQuery, Limits] = defaultdict(dict)
+    limits: dict[ChainedQuery, dict[Position, FirstAbandoned]] = defaultdict(dict)
     for node in chain.order:
         one = found[node.app]
         one.choose(node.query, wanted if node.app == head else ToNewest(), limits[node])
         at = one.chosen.get(node.query)
         part = _part(one.live.store, one.run, one.query(node.query), at)
         files = files_of(at.folder, at.point.batch) if at else ()
-        told = tuple(f"offset {first} of {place.topic}/{place.partition}" for place, first in limits[node].items())
+        told = tuple(f"{first} of {place.topic}/{place.partition}" for place, first in limits[node].items())
         way = one.live.resetter(one.going_on.run, one.query(node.query), part)
         one.parts[node.query] = replace(part, files=files, before=told, reset=way.look())
         if not isinstance(way, TopicReset):
@@ -131,7 +128,7 @@ def _choose_all(chain: Chain, found: Mapping[str, _AppPlanning], head: str, want
         for flow in chain.flows:
             for partition, first in way.firsts.items() if flow.writer == node else ():
                 place = flow.position(partition)
-                limits[flow.reader][place] = min(first, limits[flow.reader].get(place, first))
+                limits[flow.reader][place] = first.joined(limits[flow.reader].get(place, first))
 
 
 def furthest(live: LiveRun, query: Query, at: Restart) -> dict[Position, int]:
@@ -150,7 +147,8 @@ def _require_beginning(one: _AppPlanning, names: Collection[str]) -> None:
     wants = [
         Want(Position(at.source, at.region, at.topic, partition), start)
         for name in names
-        for batch in store.batches(one.run.id, name)[:1]
+        for leg in output_line(store, one.run, name)
+        for batch in store.batches(leg.run, name)[:1]
         for at in batch.positions
         for partition, start in at.ends.items()
     ]
@@ -166,7 +164,7 @@ def _require_beginning(one: _AppPlanning, names: Collection[str]) -> None:
 
 def _part(store: RunStore, run: Run, query: Query, at: Restart | None) -> QueryRewind:
     """What becomes of one query that goes on from a point, or without state."""
-    legs = line(store, run, query.name)
+    legs = output_line(store, run, query.name) if at is None else line(store, run, query.name)
     gone = legs if at is None else abandoned_by(legs, at.run, at.point.batch)
     counting = set() if at is None else {leg.run for leg in legs} - {leg.run for leg in gone if leg.run != at.run}
     every = {one.id for one in store.runs(run.app, Kind.LIVE)}

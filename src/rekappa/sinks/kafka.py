@@ -26,6 +26,8 @@ from rekappa.spark.computing import compute
 from rekappa.spark.names import quoted
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
@@ -138,6 +140,24 @@ class KafkaSink(Sink):
         finally:
             admin.close()
 
+    def may_lack(self, spark: SparkSession, since: datetime) -> dict[int, int]:
+        """The partitions of which Kafka may have dropped messages that were sent since then, and where each begins now.
+
+        Of a compacted topic any message may be gone; of another one all that are older than what is there.
+        """
+        admin = _Admin(spark._jvm, self._options)
+        try:
+            starts, ends = admin.starts(self.topic), admin.ends(self.topic)
+            newer = admin.starts(self.topic, since)
+            compacted = bool(starts) and admin.compacts(self.topic)
+        finally:
+            admin.close()
+        return {
+            int(number): first
+            for number, first in starts.items()
+            if compacted or (first > 0 and newer[number] == (-1 if first == ends[number] else first))
+        }
+
     def read(self, spark: SparkSession, window: Window | None = None) -> DataFrame | None:
         """The messages that count, as rows; None until the sink was told its columns (`prepare` or `expect`).
 
@@ -203,13 +223,32 @@ class _Admin:
 
     def ends(self, topic: str) -> dict[str, int]:
         """Where each partition ends now; empty if there is no such topic."""
+        return self._offsets(topic, self._jvm.org.apache.kafka.clients.admin.OffsetSpec.latest())
+
+    def starts(self, topic: str, since: datetime | None = None) -> dict[str, int]:
+        """Where each partition begins now, or what was sent since then, -1 for nothing; empty if there is no such
+        topic."""
+        spec = self._jvm.org.apache.kafka.clients.admin.OffsetSpec
+        asked = spec.earliest() if since is None else spec.forTimestamp(int(since.timestamp() * 1000))
+        return self._offsets(topic, asked)
+
+    def compacts(self, topic: str) -> bool:
+        """Whether the topic keeps the newest message of a key alone."""
+        with _asking("read", topic):
+            config = self._jvm.org.apache.kafka.common.config.ConfigResource
+            kind = self._jvm.java.lang.Class.forName("org.apache.kafka.common.config.ConfigResource$Type")
+            (of_topics,) = (one for one in kind.getEnumConstants() if one.name() == "TOPIC")
+            asked = config(of_topics, topic)
+            found = self._admin.describeConfigs(self._jvm.java.util.List.of(asked)).all().get()
+            return "compact" in str(found.get(asked).get("cleanup.policy").value())
+
+    def _offsets(self, topic: str, spec: Any) -> dict[str, int]:
         with _asking("read", topic):
             count = self._partitions(topic)
             if count is None:
                 return {}
-            latest = self._jvm.org.apache.kafka.clients.admin.OffsetSpec.latest()
             kind = self._jvm.org.apache.kafka.common.TopicPartition
-            asked = {kind(topic, number): latest for number in range(count)}
+            asked = {kind(topic, number): spec for number in range(count)}
             found = self._admin.listOffsets(self._jvm.java.util.HashMap(asked)).all().get()
             return {str(place.partition()): int(end.offset()) for place, end in dict(found).items()}
 

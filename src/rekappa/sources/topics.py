@@ -41,24 +41,29 @@ def topic_ids(config: AppConfig, home: Home, read: Mapping[str, Candidate]) -> d
 
     By "cluster/topic"; a topic that is not there, or whose cluster does not say, is left out.
     """
-    from confluent_kafka import KafkaException, TopicCollection
-    from confluent_kafka.admin import AdminClient
-
-    found: dict[str, str] = {}
     named = {
         (name, config.cluster(name).topic(one.topic))
         for one in read.values()
         if isinstance(one, KafkaCandidate)
         for name in one.cluster
     }
-    for name, topic in sorted(named):
-        try:
-            admin = AdminClient({**client_options(config, name, home), "log_level": "2"})
-            asked = admin.describe_topics(TopicCollection([topic]), request_timeout=PATIENCE)
-            found[f"{name}/{topic}"] = str(asked[topic].result(PATIENCE).topic_id)
-        except (KafkaException, TimeoutError):
-            continue
-    return found
+    found = {f"{name}/{topic}": topic_id(client_options(config, name, home), topic) for name, topic in sorted(named)}
+    return {name: known for name, known in found.items() if known}
+
+
+def topic_id(options: Mapping[str, str], topic: str) -> str | None:
+    """What Kafka itself knows one topic by; empty if it is not there, None if its cluster does not say."""
+    from confluent_kafka import KafkaError, KafkaException, TopicCollection
+    from confluent_kafka.admin import AdminClient
+
+    try:
+        admin = AdminClient({**options, "log_level": "2"})
+        asked = admin.describe_topics(TopicCollection([topic]), request_timeout=PATIENCE)
+        return str(asked[topic].result(PATIENCE).topic_id)
+    except KafkaException as error:
+        return "" if error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART else None
+    except TimeoutError:
+        return None
 
 
 def _tell(tell: Callable[[str], None], cluster: str, address: str, text: str) -> None:

@@ -56,6 +56,16 @@ def read_batch(checkpoint: Location, number: int) -> LoggedBatch:
     )
 
 
+def logged_batch(checkpoint: Location, number: int) -> LoggedBatch | None:
+    """One logged batch; None if its file is damaged. Raises FileNotFoundError."""
+    try:
+        return read_batch(checkpoint, number)
+    except FileNotFoundError:
+        raise
+    except (OSError, ValueError, KeyError, RunError):
+        return None
+
+
 def logged_topic(line: str | None) -> str | None:
     """The topic that a line of the log is about: Kafka's are `{"plays":{"0":120}}`; None for one of another source."""
     told = json.loads(line) if line and line.startswith("{") else None

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from rekappa.errors import RunError, SourceError
 from rekappa.fence.filter import sent_by
 from rekappa.fence.topic import LINEAGE
+from rekappa.recovery.graph import FirstAbandoned
 from rekappa.recovery.plan import SinkReset
 from rekappa.recovery.resets.contract import Abandoned
 from rekappa.sinks.kafka import KafkaSink
@@ -47,9 +48,11 @@ class TopicReset:
         self._draw(undone=True)
 
     @property
-    def firsts(self) -> Mapping[int, int]:
-        """The first abandoned message of each partition that has one."""
-        return {partition: first for partition, (_, first) in self._found.items()}
+    def firsts(self) -> Mapping[int, FirstAbandoned]:
+        """From where on messages are abandoned, of each partition that has any, or had."""
+        seen = {partition: FirstAbandoned(first) for partition, (_, first) in self._found.items()}
+        lost = {partition: FirstAbandoned(first, self.gone.since) for partition, first in self._lost.items()}
+        return {at: reduce(FirstAbandoned.joined, (one[at] for one in (seen, lost) if at in one)) for at in seen | lost}
 
     @cached_property
     def _found(self) -> dict[int, tuple[int, int]]:
@@ -64,6 +67,12 @@ class TopicReset:
         messages = self.sink.load(spark, **told).where(reduce(or_, self._abandoned()))
         rows = messages.groupBy("partition").agg(F.count(F.lit(1)).alias("messages"), F.min("offset").alias("first"))
         return {row["partition"]: (row["messages"], row["first"]) for row in rows.collect()}
+
+    @cached_property
+    def _lost(self) -> Mapping[int, int]:
+        """The partitions of which Kafka may have dropped some of what the abandoned batches sent, and where each begins
+        now."""
+        return self.sink.may_lack(self.gone.spark, self.gone.since) if self.gone.legs else {}
 
     def _abandoned(self) -> list[Column]:
         from pyspark.sql import functions as F
