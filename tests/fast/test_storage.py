@@ -161,3 +161,9 @@ def test_a_write_that_fails_leaves_what_was_there(first: bytes, second: bytes) -
         with patch("os.fsync", side_effect=OSError("full")), pytest.raises(OSError, match="full"):
             file.write(second)
         assert (file.read_bytes(), Location.local(Path(folder)).names()) == (first, ["file"])
+
+
+def test_a_file_where_a_folder_belongs_is_named(location: Location) -> None:
+    (location / "plays").write("not a folder")
+    with pytest.raises(RunError, match="plays: it is a file where a folder belongs"):
+        list((location / "plays").files())

@@ -149,6 +149,11 @@ class Location:
             yield
         except FileNotFoundError:
             raise
+        except NotADirectoryError:
+            raise RunError(
+                f"Cannot use {self}: it is a file where a folder belongs",
+                hint="Move it away: rekappa made no such file.",
+            ) from None
         except OSError as error:
             if isinstance(self.storage, LocalFiles):
                 raise
