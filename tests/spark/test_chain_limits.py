@@ -22,8 +22,7 @@ from rekappa.home import Home
 from rekappa.produce.topics import create_topics
 from rekappa.recovery.choose import ToBatch
 from rekappa.recovery.live_app import LiveApp
-from rekappa.recovery.plan import RewindPlan
-from rekappa.recovery.planning import SLACK
+from rekappa.recovery.plan import SLACK, RewindPlan
 from rekappa.recovery.rewind import plan_rewind, rewind
 
 if TYPE_CHECKING:

@@ -10,8 +10,10 @@ from rekappa.app import App
 from rekappa.config.bind import Query, load_app, queries
 from rekappa.config.load import Loaded, load
 from rekappa.config.targets import target_of
+from rekappa.errors import RunError
 from rekappa.home import Home
-from rekappa.recovery.plan import QueryRewind, RewindPlan
+from rekappa.recovery.listing import queries_of
+from rekappa.recovery.plan import SLACK, QueryRewind, RewindPlan, SinkReset
 from rekappa.recovery.resets.choose import resetter
 from rekappa.recovery.resets.contract import Abandoned, Resetter
 from rekappa.runs.current import live_lease
@@ -80,8 +82,28 @@ class LiveApp:
         return tuple(newest_first[: newest_first.index(operation)]) if operation in newest_first else ()
 
     def resetters(self, plan: RewindPlan) -> Iterator[tuple[QueryRewind, Resetter]]:
-        """Those of a plan that was agreed to, for the queries that the app still has."""
-        parts = {part.query: part for part in plan.queries}
-        for query in self.queries:
-            if query.name in parts:
-                yield parts[query.name], self.resetter(plan.operation, query, parts[query.name])
+        """Those of a plan that was agreed to; refused where the configuration has lost one of its sinks since."""
+        bound = {query.name: query for query in self.queries}
+        for part in plan.queries:
+            if part.query not in bound:
+                raise self._lacks(part.reset.sink or part.query)
+            yield part, self.resetter(plan.operation, bound[part.query], part)
+
+    def unplanned(self, plan: RewindPlan) -> Iterator[tuple[QueryRewind, Resetter]]:
+        """Those of what the run that went on has written to sinks that the rewind knew nothing of."""
+        known, bound = {part.query for part in plan.queries}, {query.name: query for query in self.queries}
+        made = self.store.run(plan.operation)
+        for name in queries_of(self.store, made):
+            if name in known or not self.store.has_written(made.id, name):
+                continue
+            if name not in bound:
+                raise self._lacks(name)
+            reset = SinkReset(bound[name].sink)
+            part = QueryRewind(name, plan.run, -1, None, None, None, None, (), (), made.created - SLACK, reset=reset)
+            yield part, self.resetter(plan.operation, bound[name], part)
+
+    def _lacks(self, sink: str) -> RunError:
+        return RunError(
+            f"Cannot go on with the rewind of {self.name!r}: its configuration no longer has sink {sink!r}",
+            hint="Put it back, and try again.",
+        )

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from rekappa.checkpoints.restarts import Leg
@@ -14,6 +14,8 @@ from rekappa.recovery.graph import ChainedQuery, Flow
 from rekappa.storage.location import Location
 
 VERSION = 2
+SLACK = timedelta(seconds=5)
+"""A commit to a sink is stamped by a clock that may be this far from that of the file system."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import timedelta
 
 from rekappa.checkpoints.fork import files_of
 from rekappa.checkpoints.restarts import Restart, abandoned_by
 from rekappa.config.bind import Query
+from rekappa.config.targets import target_of
 from rekappa.errors import RunError
 from rekappa.plan.coverage import Want, dropped
 from rekappa.plan.offsets import Position
@@ -23,14 +23,14 @@ from rekappa.planning.catch_up import kept_by_kafka
 from rekappa.recovery.chain import Chain, chain_of
 from rekappa.recovery.choose import NoState, ToNewest, Wanted, choose, choose_before
 from rekappa.recovery.graph import ChainedQuery, FirstAbandoned, Limits
-from rekappa.recovery.listing import line, output_line, query_restarts
+from rekappa.recovery.listing import line, output_line, queries_of, query_restarts
 from rekappa.recovery.live_app import LiveApp
-from rekappa.recovery.plan import QueryRewind, RewindPlan
-from rekappa.recovery.points import has_written
+from rekappa.recovery.plan import SLACK, QueryRewind, RewindPlan
 from rekappa.recovery.preflight import preflight
 from rekappa.recovery.resets.topics import TopicReset
 from rekappa.replay.batches import positions
 from rekappa.runs.current import (
+    PLACES,
     current_run,
     require_same_sources,
     require_same_topics,
@@ -41,9 +41,6 @@ from rekappa.runs.live_run import LiveRun
 from rekappa.spark.offsetlog import read_batch
 from rekappa.store.record import Kind, Run, new_run_id
 from rekappa.store.runs import RunStore
-
-SLACK = timedelta(seconds=5)
-"""A commit to a sink is stamped by a clock that may be this far from that of the file system."""
 
 
 @dataclass
@@ -71,7 +68,7 @@ class _AppPlanning:
     def choose(self, name: str, wanted: Wanted, limits: Limits) -> None:
         """Choose the query's point; one that the app has only now begins without state, as any new one."""
         known = self.known.get(name, ())
-        if isinstance(wanted, NoState) or not (known or has_written(self.live.store, self.run, name)):
+        if isinstance(wanted, NoState) or not (known or self.live.store.has_written(self.run.id, name)):
             return
         found: Restart | None = choose(name, known, wanted)
         if found is not None and limits:
@@ -104,6 +101,7 @@ def plan_rewind(live: LiveApp, wanted: Wanted, *, cascade: bool = False) -> Rewi
     _choose_all(chain, found, live.name, wanted)
     plans = []
     for one in found.values():
+        _require_same_places(one)
         _require_beginning(one, [query for query in one.parts if query not in one.chosen])
         # Each under its own settings: another app's may be in place.
         spark = one.live.session() if len(found) > 1 else one.live.spark
@@ -139,6 +137,39 @@ def furthest(live: LiveRun, query: Query, at: Restart) -> dict[Position, int]:
             place = Position(one.source, one.region, one.topic, partition)
             found[place] = max(end, found.get(place, end))
     return found
+
+
+def _require_same_places(one: _AppPlanning) -> None:
+    """Refuse to abandon what was written to a place that the configuration no longer names: it would stay there."""
+    put_back = "Put it back for the rewind, and change it after that."
+    store, run = one.live.store, one.run
+    gone: list[QueryRewind] = []
+    for name, part in one.parts.items():
+        sink = one.query(name).sink
+        now = target_of(one.live.loaded.config.sinks[sink])
+        for leg in part.abandoned:
+            last = store.last_batch(leg.run, name)
+            if last is None or last <= leg.after:
+                continue
+            gone.append(part)
+            then = store.run(leg.run).spec.get(PLACES, {}).get(name, now)
+            if then != now:
+                raise RunError(
+                    f"Cannot rewind {run.app!r}: run {leg.run} wrote sink {sink!r} to {then}, and by its configuration "
+                    f"that is {now} now",
+                    hint=put_back,
+                )
+    if not gone:
+        return
+    cut = min(part.committed or part.since for part in gone)
+    for name in set(queries_of(store, run)) - one.parts.keys():
+        last = store.last_batch(run.id, name) or 0
+        if store.has_written(run.id, name) and store.commit_times(run.id, name, last).get(last, cut) > cut:
+            raise RunError(
+                f"Cannot rewind {run.app!r}: its configuration no longer has what run {run.id} wrote as {name!r}, also "
+                "since the point that is wanted",
+                hint=put_back,
+            )
 
 
 def _require_beginning(one: _AppPlanning, names: Collection[str]) -> None:

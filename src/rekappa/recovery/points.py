@@ -26,13 +26,7 @@ def require_points(home: Home, store: RunStore, run: Run, loaded: Loaded, app: A
     require_same_sources(run, loaded)
     known = query_restarts(home, store, run)
     for query in queries(loaded.config, app):
-        if known.get(query.name) or has_written(store, run, query.name):
+        # One of which no point is left is no new one, and must not begin without state unless that was asked for.
+        if known.get(query.name) or store.has_written(run.id, query.name):
             one = choose(query.name, known.get(query.name, ()), wanted)
             files_of(one.folder, one.point.batch)
-
-
-def has_written(store: RunStore, run: Run, query: str) -> bool:
-    """Whether the query has committed a batch, be it that no point of it is left: then it is no new one, and must not
-    begin without state unless that was asked for."""
-    last = store.last_batch(run.id, query)
-    return last is not None and last >= 0

@@ -84,7 +84,7 @@ def undo_rewind(live: LiveApp, *, tell: Tell = lambda text: None) -> Run:
         undoable(store, live.loaded)
         _require_no_other_reader(planned)
         for one, part in planned:
-            for _, way in one.resetters(part):
+            for _, way in (*one.resetters(part), *one.unplanned(part)):
                 way.look_back()
         for _, part in planned:
             store.update(part.operation, progress={REWIND: UNDOING})
@@ -203,7 +203,7 @@ def _complete(planned: Planned, store: RunStore, tell: Tell) -> Run:
 
 def _undo(planned: Planned, store: RunStore, tell: Tell) -> Run:
     for one, part in reversed(planned):
-        for query, way in one.resetters(part):
+        for query, way in (*one.resetters(part), *one.unplanned(part)):
             tell(f"bring back {part.app}/{query.reset.sink}")
             way.undo()
     store.swap_runs({part.operation: part.run for _, part in planned})

@@ -8,6 +8,7 @@ from typing import Any
 
 from rekappa.config.bind import Query
 from rekappa.config.load import Loaded
+from rekappa.config.targets import target_of
 from rekappa.errors import RunError
 from rekappa.home import Home
 from rekappa.runs.doubling import target
@@ -17,6 +18,8 @@ from rekappa.store.runs import RunStore
 
 REWIND, OPEN, UNDOING = "rewind", "open", "undoing"
 """In a run's progress: a rewind that made it is not completed yet, or is being undone."""
+PLACES = "places"
+"""In a run's spec: where each of its queries writes, in a line."""
 TOPICS = "topics"
 """In a run's spec: the topics that it reads, as Kafka knew them when it began."""
 UNDOABLE = timedelta(days=7)
@@ -64,6 +67,7 @@ def asked_of(loaded: Loaded, bound: Sequence[Query]) -> dict[str, Any]:
         "selected": {name: source.selected for name, source in config.sources.items()},
         "overrides": list(loaded.overrides),
         "targets": {query.name: target(config.sinks[query.sink]) for query in bound},
+        PLACES: {query.name: target_of(config.sinks[query.sink]) for query in bound},
         "elsewhere": dict(loaded.elsewhere),
         "owner": config.owner,
     }
@@ -96,6 +100,39 @@ def require_same_topics(run: Run, topics: Mapping[str, str], doing: str) -> None
                 hint=f"`rekappa rewind {run.app} --no-state` reads the new topic from its beginning. Archive it into "
                 "another table: the one of the old topic has events at the same offsets.",
             )
+
+
+def require_none_left_out(store: RunStore, run: Run, bound: Sequence[Query], loaded: Loaded) -> None:
+    """Refuse a query that a rewind left out, because its sink was not configured then: begun anew, it would append what
+    is there already."""
+    for query in bound:
+        place = target(loaded.config.sinks[query.sink])
+        wrote = _left_out(store, run, query.name) if place is not None else None
+        if wrote is not None and wrote.spec.get("targets", {}).get(query.name, place) == place:
+            raise RunError(
+                f"Cannot go on with {run.app!r}: run {wrote.id} wrote sink {query.sink!r}, which was not configured "
+                "when that was rewound: begun anew, it would append again what is there",
+                hint=f"`rekappa rewind {run.app} --undo` goes back to before that rewind. Name another place for the "
+                "sink to have it there from the beginning. --append-again appends all the same.",
+            )
+
+
+def _left_out(store: RunStore, run: Run, query: str) -> Run | None:
+    """The run that has written the query, if a rewind to this one, or to one before it, left the query out."""
+    here = run
+    while not store.has_written(here.id, query):
+        part = _rewound(here)
+        if part is None or any(one["query"] == query for one in part["queries"]):
+            return None
+        here = store.run(part["run"])
+    return here if here.id != run.id else None
+
+
+def _rewound(run: Run) -> Mapping[str, Any] | None:
+    """Of the rewind that made a run, the part of its own app."""
+    plan = run.spec.get("rewind")
+    parts = () if plan is None else (plan, *plan.get("downstream", ()))
+    return next((one for one in parts if one["app"] == run.app), None)
 
 
 def drop_abandoned(home: Home, store: RunStore, app: str, now: datetime) -> None:

@@ -34,6 +34,7 @@ from rekappa.runs.current import (
     asked_of,
     drop_abandoned,
     live_lease,
+    require_none_left_out,
     require_same_sources,
     require_same_topics,
     require_settled,
@@ -119,6 +120,8 @@ def run_to_continue(
         return None
     require_settled(last)
     require_same_sources(last, loaded)
+    if not append_again:
+        require_none_left_out(store, last, bound, loaded)
     return last
 
 

@@ -231,6 +231,11 @@ class RunStore:
             last: int | None = db.scalar(select(func.max(BATCHES.c.batch)).where(own))
         return last
 
+    def has_written(self, run: str, query: str) -> bool:
+        """Whether the query has committed a micro-batch."""
+        last = self.last_batch(run, query)
+        return last is not None and last >= 0
+
     def record_start(self, start: Start, by: Claim | None = None) -> None:
         """Say which code a query runs from a batch on. A start that got no batch done is replaced by the next one."""
         with self._changing(by) as db:
