@@ -93,7 +93,7 @@ class Operation(Enum):
     JOIN = "join within a time range"
     OPEN_JOIN = "join without a time range"
     WHOLE_ROW_DEDUP = "de-duplication of whole rows"
-    TIMED_DEDUP = "de-duplication by some columns and the event time"
+    TIMED_DEDUP = "de-duplication by some columns and a time"
     OPEN_DEDUP = "de-duplication by some columns, for ever"
     DEDUP_WITHIN = "de-duplication within the watermark"
     CUSTOM = "custom state"

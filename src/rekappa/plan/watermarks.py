@@ -25,10 +25,12 @@ class Policy(StrEnum):
 @dataclass(frozen=True, slots=True)
 class Trace:
     """`marks[n]` is the watermark of batch n: timers up to it fire there. `closing` of the batches have no rows: they
-    come after the last slice and let state go, as those of ordered mode do."""
+    come after the last slice and let state go, as those of ordered mode do. Rows are late by the watermark of the batch
+    before, or, if a query may have one stateful operator only, by their own batch's (`late_at_once`)."""
 
     marks: tuple[int, ...]
     closing: int = 0
+    late_at_once: bool = False
 
     @property
     def slices(self) -> int:
@@ -36,8 +38,8 @@ class Trace:
 
     @property
     def late(self) -> tuple[int, ...]:
-        """The watermark up to which rows of each slice are late: that of the batch before."""
-        return (0, *self.marks[:-1])[: self.slices]
+        """The watermark up to which rows of each slice are late."""
+        return (self.marks if self.late_at_once else (0, *self.marks[:-1]))[: self.slices]
 
     @property
     def rising(self) -> bool:

@@ -50,6 +50,7 @@ def by_key(
     late: Observation | None = None,
     *,
     alive: bool = False,
+    drops_late: bool = True,
 ) -> DataFrame:
     """What the operator gives, and after its columns `BATCH`: the batch in which a row came out.
 
@@ -65,7 +66,7 @@ def by_key(
             hint="Use --mode ordered.",
         )
     event_time, empty = _event_time(asked.frame.schema), _empty(spark, asked, base)
-    if event_time is not None and _drops_late(asked):
+    if event_time is not None and drops_late and _drops_late(asked):
         on_time = _on_time(base, event_time, marks)
         if late is not None:
             base = base.observe(late, F.count_if(~on_time).alias(LATE))

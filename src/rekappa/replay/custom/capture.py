@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 GROUPED = ("transformWithState", "transformWithStateInPandas", "applyInPandasWithState")
-DEDUP = ("dropDuplicates", "drop_duplicates", "dropDuplicatesWithinWatermark")
+PLAIN_DEDUP = ("dropDuplicates", "drop_duplicates")
+DEDUP = (*PLAIN_DEDUP, "dropDuplicatesWithinWatermark")
 
 
 @dataclass(frozen=True, slots=True)

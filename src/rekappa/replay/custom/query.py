@@ -13,7 +13,7 @@ came out.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -21,8 +21,8 @@ from rekappa.app import Job
 from rekappa.errors import RunError
 from rekappa.plan.watermarks import Policy, Trace, trace
 from rekappa.replay.custom.batches import BATCH
-from rekappa.replay.custom.bykey import ARRIVAL, MARKS, SLICE, by_key, micros_of
-from rekappa.replay.custom.capture import StateCall, capturing
+from rekappa.replay.custom.bykey import ARRIVAL, DELAY, MARKS, SLICE, by_key, micros_of
+from rekappa.replay.custom.capture import PLAIN_DEDUP, StateCall, capturing
 from rekappa.spark.calling import results_of
 from rekappa.spark.plans.jvm import each, nodes, simple_name, watermark_delays
 from rekappa.spark.private import analysed, frame_of, leaf_id, optimised, stream_leaf, with_leaves
@@ -43,6 +43,9 @@ class Apart:
     asked: StateCall
     results: Mapping[str, DataFrame]
     leaves: Mapping[str, DataFrame]
+    timeless: frozenset[str] = frozenset()
+    """The results for which Spark takes the event time out below the operator, because nothing above uses it: then no
+    row is late."""
 
 
 def taken_apart(spark: SparkSession, job: Job, schemas: Mapping[str, StructType]) -> Apart:
@@ -61,7 +64,20 @@ def taken_apart(spark: SparkSession, job: Job, schemas: Mapping[str, StructType]
             "back that operator's own",
             hint="Use --mode ordered.",
         )
-    return Apart(captured[0], results, leaves)
+    timeless = _timeless(spark, job, leaves) if captured[0].method in PLAIN_DEDUP else frozenset()
+    return Apart(captured[0], results, leaves, timeless)
+
+
+def _timeless(spark: SparkSession, job: Job, leaves: Mapping[str, DataFrame]) -> frozenset[str]:
+    """The results of which a de-duplication is not given the event time, as Spark's optimiser leaves their plans."""
+    found = set()
+    for name, result in results_of(job, leaves).items():
+        for node in nodes(optimised(spark, result)):
+            if simple_name(node) == "Deduplicate" and not any(
+                bool(one.metadata().contains(DELAY)) for one in each(node.child().output())
+            ):
+                found.add(name)
+    return frozenset(found)
 
 
 def obstacle(spark: SparkSession, job: Job, schemas: Mapping[str, StructType]) -> str:
@@ -116,7 +132,8 @@ def watermarks(
     made = trace(found, delays, recorded=recorded, closing=closing, policy=policy)
     if not made.rising:
         raise RunError("Cannot run in slice order: the recorded watermarks fall", hint="Use --mode exact.")
-    return made
+    several = spark.conf.get("spark.sql.streaming.statefulOperator.allowMultiple", "true") or "true"
+    return replace(made, late_at_once=several.lower() == "false")
 
 
 def in_slice_order(
@@ -130,7 +147,8 @@ def in_slice_order(
 ) -> DataFrame:
     """The rows of one output; the column `BATCH` says in which batch each came out, unless a step after hides that.
     `late` will know how many rows were dropped as late."""
-    driven = by_key(spark, apart.asked, _rows(apart, inputs), marks, tasks, late)
+    drops_late = output not in apart.timeless
+    driven = by_key(spark, apart.asked, _rows(apart, inputs), marks, tasks, late, drops_late=drops_late)
     own = leaf_id(apart.asked.result)
     plan = with_leaves(spark, analysed(apart.results[output]), lambda leaf: driven if leaf == own else None, (BATCH,))
     return frame_of(spark, plan)
