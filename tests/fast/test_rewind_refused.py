@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from rekappa.checkpoints.savepoints import take
+from rekappa.checkpoints.savepoints import lease_of, take
 from rekappa.cli.main import main
 from rekappa.home import Home
 from rekappa.recovery.plan import RewindPlan
@@ -272,6 +272,15 @@ def test_a_savepoint_of_an_older_batch_says_so_and_the_dry_run_too(shop: Shop) -
             main, ["savepoint", "take", str(shop.folder), *options]
         )
         assert (ended.exit_code, "no batch that can be restored" in ended.output) == (2, True), ended.output
+
+
+def test_one_savepoint_of_a_name_is_taken_at_a_time(shop: Shop) -> None:
+    words = ["savepoint", "take", str(shop.folder), "mark"]
+    with shop.store.claim([lease_of("shop", "mark")], "take it"):
+        ended = CliRunner(env={"REKAPPA_HOME": str(shop.home.root)}).invoke(main, words)
+        assert (ended.exit_code, "Cannot take savepoint 'mark'" in ended.output) == (2, True), ended.output
+        assert not shop.home.savepoints("shop").names()
+    assert CliRunner(env={"REKAPPA_HOME": str(shop.home.root)}).invoke(main, words).exit_code == 0
 
 
 def test_a_savepoint_without_a_name_that_was_meant_to_have_one(shop: Shop) -> None:

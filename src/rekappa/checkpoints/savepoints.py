@@ -67,8 +67,14 @@ def require_name(name: str) -> None:
         raise RunError(f"Cannot name a savepoint {name!r}", hint="Letters, digits, dots, dashes and underscores.")
 
 
+def lease_of(app: str, name: str) -> str:
+    """What one holds who takes a savepoint of a name that others may choose too."""
+    return f"savepoint {app}/{name}"
+
+
 def take(home: Home, app: str, run: str, queries: Iterable[str], name: str, at: datetime | None = None) -> Savepoint:
-    """Keep each query's newest restorable batch, as of now or of the moment `at`.
+    """Keep each query's newest restorable batch, as of now or of the moment `at`. Called by one process at a time for
+    a name.
 
     Refuses a name that is taken, and a query without such a batch.
     """

@@ -132,8 +132,9 @@ def take(app: str, name: str | None, overrides: tuple[str, ...], dry_run: bool, 
     if dry_run:
         out.record({"would_take": chosen, "run": run.id, "batches": batches})
     else:
-        record_deed(home, "savepoint", run.app, run.id, name=chosen)
-        made = savepoints.take(home, run.app, run.id, queries_of(store, run), chosen)
+        with store.claim([savepoints.lease_of(run.app, chosen)], f"take savepoint {chosen!r}"):
+            record_deed(home, "savepoint", run.app, run.id, name=chosen)
+            made = savepoints.take(home, run.app, run.id, queries_of(store, run), chosen)
         batches = dict(made.batches)
         out.record(_record(made), title="Savepoint")
     for query, one in savepoints.passed_over(home, run.app, run.id, batches).items():
