@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -222,6 +223,32 @@ def test_what_spark_would_not_run_as_a_stream_is_refused_in_its_words(spark: Spa
         shape_of(spark, own)
     with pytest.raises(AppError, match="not allowed in subquery"):
         shape_of(spark, asked)
+
+
+def test_a_second_watermark_is_refused_as_spark_refuses_it_later(spark: SparkSession, tmp_path: Path) -> None:
+    def again(a: DataFrame) -> DataFrame:
+        return a.withWatermark("event_ts", "1 minute").where("id > 1").withWatermark("event_ts", "1 hour")
+
+    def each(a: DataFrame, b: DataFrame) -> DataFrame:
+        return a.withWatermark("event_ts", "1 minute").union(b.withWatermark("event_ts", "1 hour"))
+
+    with pytest.raises(AppError, match="sets a watermark where there is one already"):
+        shape_of(spark, again, None)
+    shape_of(spark, each, None)
+    setting = "spark.sql.streaming.statefulOperator.allowMultiple"
+    spark.conf.set(setting, "false")
+    try:
+        shape_of(spark, again, None)
+    finally:
+        spark.conf.unset(setting)
+
+    spark.sql("SELECT id, TIMESTAMP '2026-11-01 00:00:00' AS t FROM range(3)").write.parquet(str(tmp_path / "rows"))
+    one = spark.readStream.schema("id BIGINT, t TIMESTAMP").parquet(str(tmp_path / "rows")).withWatermark("t", "1 hour")
+    query = (
+        one.where("id > 1").withWatermark("t", "2 hours").writeStream.format("noop").trigger(availableNow=True).start()
+    )
+    with pytest.raises(Exception, match="Redefining watermark is disallowed"):
+        query.awaitTermination()
 
 
 def test_a_sinks_event_time_is_a_time(spark: SparkSession) -> None:

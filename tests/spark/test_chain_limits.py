@@ -156,6 +156,10 @@ def test_a_reader_by_another_address_of_the_cluster_is_a_reader(
     with pytest.raises(RunError, match=rf"Cannot rewind '{pair.name}_up' alone: {pair.name}_down reads? "):
         plan_rewind(pair._app, ToBatch(0))
     config = pair.down.folder / "rekappa.yaml"
+    config.write_text(config.read_text().replace(f"topic: {pair.name}_mid,", f"topic: {pair.name}_in,"))
+    with pytest.raises(RunError, match=rf"'{pair.name}_down': its run .* reads topic '{pair.name}_mid', and its conf"):
+        plan_rewind(pair._app, ToBatch(0))
+    config.write_text(config.read_text().replace(f"topic: {pair.name}_in,", f"topic: {pair.name}_mid,"))
     config.write_text(config.read_text().replace(broker.rpartition(":")[2], "1"))
     with pytest.raises(RunError, match=rf"Cannot tell whether app '{pair.name}_down' reads topic '{pair.name}_mid'"):
         plan_rewind(pair._app, ToBatch(0))

@@ -209,6 +209,13 @@ def first_of_texts(events: DataFrame) -> DataFrame:
     return minutes.dropDuplicates(["user", "minute"]).select("user", "minute")
 
 
+def put_together(events: DataFrame) -> DataFrame:
+    """One stream with a watermark, split and put together again: of its parts the youngest event counts."""
+    timed = events.withWatermark("event_ts", "10 minutes").select("user", "value", "event_ts")
+    rare = timed.where("value % 50 = 0 AND event_ts < TIMESTAMP '2026-11-01 06:00:00'")
+    return timed.where("value % 50 > 0").union(rare).dropDuplicatesWithinWatermark(["user", "value"])
+
+
 def from_two(events: DataFrame, others: DataFrame) -> DataFrame:
     """Two sources with watermarks of their own, put together; an initial state; a user that is silent for hours."""
     from datetime import UTC, datetime
@@ -253,7 +260,8 @@ def from_two(events: DataFrame, others: DataFrame) -> DataFrame:
 
 JOBS: dict[Callable[..., Any], int] = {
     every_kind: 200, in_pandas: 40, with_timeouts: 10, with_gaps: 100, first_of_values: 100, first_of_minutes: 200,
-    first_of_zeros: 20, first_of_texts: 200, from_two: 8
+    first_of_zeros: 20, first_of_texts: 200, put_together: 100,
+    from_two: 8
 }  # fmt: skip
 """Each with the fewest rows that it must give: a comparison of nothing shows nothing."""
 

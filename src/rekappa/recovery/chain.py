@@ -16,6 +16,7 @@ from rekappa.errors import RekappaError, RunError
 from rekappa.recovery.consumers import TopicOf, reads
 from rekappa.recovery.graph import ChainedQuery, Flow, downstream
 from rekappa.recovery.live_app import LiveApp
+from rekappa.runs.current import TOPICS
 from rekappa.store.host import this_host
 from rekappa.store.kept import folder_of
 from rekappa.store.leases import run_lease
@@ -88,9 +89,17 @@ def _touches(head: LiveApp, run: Run, topic: TopicOf) -> bool:
             f"Cannot tell whether app {run.app!r} reads topic {topic.topic!r}: {error.message}",
             hint=f"{error.hint or 'Mend its configuration.'} If nobody runs it any more, remove its folder.",
         ) from None
-    return any(
-        _is_same(topic, read) for name in loaded.config.sources for read in reads(loaded.config, head.home, name)
-    )
+    if any(_is_same(topic, read) for name in loaded.config.sources for read in reads(loaded.config, head.home, name)):
+        return True
+    ids = {known for name, known in run.spec.get(TOPICS, {}).items() if name.partition("/")[2] == topic.topic}
+    if ids and topic.id in ids:
+        raise RunError(
+            f"Cannot tell how far to rewind app {run.app!r}: its run {run.id} reads topic {topic.topic!r}, and its "
+            "configuration, as it is read here, does not",
+            hint=f"Set what {run.app}'s configuration takes from the environment as its run has it. If it reads "
+            "another topic by now, run it once, or remove its folder if nobody runs it any more.",
+        )
+    return False
 
 
 def _is_same(written: TopicOf, read: TopicOf) -> bool:

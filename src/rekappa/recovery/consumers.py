@@ -29,7 +29,7 @@ class TopicOf:
         nobody can tell, as one of the clusters does not answer."""
         if self.topic != other.topic or self.address == other.address:
             return self.topic == other.topic
-        ids = (self._id, other._id)
+        ids = (self.id, other.id)
         if "" in ids:
             return False
         return None if None in ids else ids[0] == ids[1]
@@ -43,7 +43,8 @@ class TopicOf:
             return self.config.cluster(self.cluster).bootstrap
 
     @cached_property
-    def _id(self) -> str | None:
+    def id(self) -> str | None:
+        """What Kafka knows the topic by; empty if it is not there, None if its cluster does not say."""
         try:
             return topic_id(client_options(self.config, self.cluster, self.home), self.topic)
         except RekappaError:

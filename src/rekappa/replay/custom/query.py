@@ -127,7 +127,8 @@ def watermarks(
         parts.append(frame.groupBy(number).agg(highest.alias("t")).withColumn("node", F.lit(node.nodeId().toString())))
     for part in parts:
         for row in part.collect():
-            found[row.slice][row.node] = row.t // 1000
+            # Of one watermark that is used several times the highest event time of all counts.
+            found[row.slice][row.node] = max(row.t // 1000, found[row.slice].get(row.node, 0))
     policy = Policy(spark.conf.get("spark.sql.streaming.multipleWatermarkPolicy", "min") or "min")
     made = trace(found, delays, recorded=recorded, closing=closing, policy=policy)
     if not made.rising:
