@@ -75,7 +75,9 @@ def spark(bare_config: AppConfig, home: Home) -> Iterator[SparkSession]:
     """A session with the catalog `lake`."""
     from rekappa.spark.session import open_session
 
-    session = open_session(bare_config, "live", home, **{"spark.sql.shuffle.partitions": "2"})
+    # Two workers of pytest share the machine with servers: what lives after a collection is about 1 GB.
+    settings = {"spark.sql.shuffle.partitions": "2", "spark.driver.memory": "4g"}
+    session = open_session(bare_config, "live", home, **settings)
     yield session
     session.stop()
 
