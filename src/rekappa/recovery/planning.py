@@ -140,11 +140,14 @@ def furthest(live: LiveRun, query: Query, at: Restart) -> dict[Position, int]:
 
 
 def _require_same_places(one: _AppPlanning) -> None:
-    """Refuse to abandon what was written to a place that the configuration no longer names: it would stay there."""
+    """Refuse to abandon what was written to a place that the configuration no longer names: it would stay there. A
+    query that begins without state may begin in another place: what was written so far stays as it is then, whole."""
     put_back = "Put it back for the rewind, and change it after that."
     store, run = one.live.store, one.run
     gone: list[QueryRewind] = []
     for name, part in one.parts.items():
+        if part.batch < 0:
+            continue
         sink = one.query(name).sink
         now = target_of(one.live.loaded.config.sinks[sink])
         for leg in part.abandoned:
